@@ -16,6 +16,7 @@ import tracemalloc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -30,17 +31,17 @@ from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.working_stores.contract import StoreSize
-from varvite.spark_integration.driver.batch_commit import BatchStamp, batch_facts, winners_of
-from varvite.spark_integration.driver.batch_execution import (
+from varvite.spark_integration.driver.batch_commit import BatchCommitter
+from varvite.spark_integration.driver.monitoring.statistics import BatchTimes, percentile, statistics_of
+from varvite.spark_integration.driver.operator_executor import (
     LOST_BLOCK,
     check_broadcast,
     check_executed,
     check_summaries,
     winner_condition,
 )
-from varvite.spark_integration.driver.monitoring.statistics import BatchTimes, percentile, statistics_of
 from varvite.spark_integration.driver.placement.decision import PartitionMoves
-from varvite.spark_integration.messages.protocol import BatchRequest, OperatorRequest, encode_message
+from varvite.spark_integration.messages.protocol import OperatorRequest, encode_message
 from varvite.spark_integration.messages.summary import (
     Summary,
     WorkerNote,
@@ -100,7 +101,12 @@ class Driver:
         self.run = JobRun.open(self.store, "job", self.key_groups, CommitPolicy(), SystemClock(), self.tokens)
         self.run.take_over()
         self.run.choose_base(SparkProgress(0, "query", "0" * 64, None), None)
-        self.winners: tuple[str, ...] = ()
+        config = SimpleNamespace(ignore_unclaimed_state=False)
+        plan: Any = SimpleNamespace(
+            operators=(OPERATOR,), config=config, input_delays=(), input_ends=False, watermark_delay_ms=None
+        )
+        self.committer = BatchCommitter(self.run, plan, (self.request,))
+        self.committer.start("query")
         self.moves = PartitionMoves()
         self.published: tuple[SnapshotDescriptor, ...] = ()
         self.links: list[Link] = []
@@ -128,12 +134,8 @@ class Driver:
 
     def execute(self, answers: list[bytes], notes: list[list[ExecutionNote]]) -> tuple[str, int]:
         """All that the driver does for one batch; (kind of its entry, size of the entry in bytes)."""
-        state = self.run.state
-        commit_token = self.tokens.token()
-        request = BatchRequest(
-            operator=self.request, epoch=self.run.fence.epoch, slot=state.slot, commit_token=commit_token, attempt=0,
-            batch=self.batch, base=state.view.base, confirmed=self.winners, time_ms=self.batch, watermark_ms=None,
-        )  # fmt: skip
+        spec = self.committer.spec(self.batch, attempt=0, time_ms=self.batch, commit_token=self.tokens.token())
+        (request,) = self.committer.requests(spec)
         encode_message(request)
         executed: list[ExecutionNote] = []
         accumulation = ExecutionNotes()
@@ -142,11 +144,9 @@ class Driver:
         summaries = check_summaries(decode_summaries(answers), request)
         check_broadcast(summaries, self.batch)
         check_executed(executed, (summaries,), self.batch)
-        stamp = BatchStamp(self.batch, "query", "0" * 64, self.batch, None)
-        facts = batch_facts(stamp, (self.request,), (summaries,), None)
-        acknowledged = self.run.commit(facts, commit_token, self._adoption)
+        batch = self.committer.executed(spec, "0" * 64, (summaries,), {})
+        acknowledged = self.committer.commit(batch, self._adoption)
         commit = acknowledged.commit
-        self.winners = winners_of(commit)[OPERATOR]
         winner_condition(summaries, LOST_BLOCK)
         self.run.batch_done()
         times = BatchTimes(ack_ms=0, operators_ms=0, sink_ms=0, batch_ms=0)

@@ -211,7 +211,6 @@ class StreamWriter:
         except BaseException:
             run.stop()
             raise
-        run.attach(query)
         return VarviteStreamingQuery(query, run, batches, at_end)
 
     @property

@@ -26,15 +26,14 @@ from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
 from varvite.materializer.service.context import Surroundings
 from varvite.materializer.service.loop import MaterializerService
-from varvite.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark
-from varvite.spark_integration.driver.operator_requests import operator_request, with_states
+from varvite.spark_integration.driver.batch_commit import BatchCommitter
+from varvite.spark_integration.driver.operator_requests import operator_request
 from varvite.spark_integration.functions.pickling import ship
 from varvite.spark_integration.harness.plan import JOB
 from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
-from varvite.spark_integration.messages.protocol import SUMMARY_COLUMN, BatchRequest, TaskRequest
+from varvite.spark_integration.messages.protocol import SUMMARY_COLUMN, TaskRequest
 from varvite.spark_integration.messages.summary import Summary, decode_summary
 from varvite.spark_integration.messages.user_errors import UserErrorRaised, user_function_error
-from varvite.spark_integration.plan.input_watermarks import InputWatermarks
 from varvite.spark_integration.transport.home import WorkerHome
 from varvite.spark_integration.worker.state.stores import WorkingStores
 from varvite.spark_integration.worker.state_worker import OperatorState
@@ -107,13 +106,10 @@ class HarnessJob:
         self._stores = WorkingStores()
         self._attempts: list[Attempt] = []
         self._summaries: list[Summary] = []
-        self._commit_token = ""
         self._attempt_number = 0
         self._materialized: SnapshotReader | None = None
         self.next_batch = next_batch
         """The batch that is open, or comes next."""
-        self.watermark_ms: int | None = None
-        """The watermark of the next batch to begin."""
         self.now = BatchTime(clock.time_ms)
         """The time of the batch that began last."""
         self._start()
@@ -127,20 +123,29 @@ class HarnessJob:
         run.take_over()
         batch = self.next_batch
         run.choose_base(SparkProgress(batch, QUERY, _hash(batch), _hash(batch - 1) if batch else None), None)
-        self._first_base = run.state.view.base
-        base = run.state.base
-        self.watermark_ms = base.watermark_ms if base else None
-        self._clock.time_ms = entry_time(base, self._clock.time_ms)
+        self._clock.time_ms = entry_time(run.state.base, self._clock.time_ms)
         request = operator_request(plan.job, plan.job.operators[0], self._function.function_hash, run.record)
-        self.request: OperatorRequest = with_states(request, base)
-        """What does not change about the operator."""
-        self._winners = tuple(p.tag for p in sorted(base.parts, key=lambda p: p.partition)) if base else ()
-        self._inputs = InputWatermarks.before_the_first_batch(plan.job.input_delays)
+        self._committer = BatchCommitter(run, plan.job, (request,))
+        self._committer.start(QUERY)
         home = WorkerHome(self._directory / "worker")
         self._states = [
             OperatorState(self.request, partition, home, self._store, self._stores, self._clock)
             for partition in range(self.request.parallelism)
         ]
+
+    @property
+    def request(self) -> OperatorRequest:
+        """The request of the operator."""
+        return self._committer.operators[0]
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """The watermark of the next batch to begin."""
+        return self._committer.watermark_ms
+
+    @watermark_ms.setter
+    def watermark_ms(self, watermark_ms: int | None) -> None:
+        self._committer.watermark_ms = watermark_ms
 
     @property
     def is_open(self) -> bool:
@@ -159,25 +164,15 @@ class HarnessJob:
 
     def begin(self) -> None:
         """Begin a batch; workers bring their state to its base. Raises `UserFunctionError`, `VarviteError`."""
-        run = self._run
         self.now = BatchTime(self._clock.time_ms, self.watermark_ms)
-        self._commit_token = self._tokens.token()
         self._attempt_number += 1
-        request = BatchRequest(
-            operator=self.request,
-            epoch=run.fence.epoch,
-            slot=run.state.slot,
-            commit_token=self._commit_token,
+        self._spec = self._committer.spec(
+            self.next_batch,
             attempt=self._attempt_number,
-            batch=self.next_batch,
-            base=run.state.view.base,
-            confirmed=self._winners,
             time_ms=self.now.time_ms,
-            watermark_ms=self.now.watermark_ms,
-            late_watermark_ms=run.state.base.watermark_before_ms if run.state.base else None,
-            has_images=bool(run.state.view.images_for(self.request.operator)),
-            is_first=run.state.view.base == self._first_base,
+            commit_token=self._tokens.token(),
         )
+        (request,) = self._committer.requests(self._spec)
         for partition, state in enumerate(self._states):
             task = TaskRequest(
                 batch=request, partition=partition, tag=self._tokens.token(), task_attempt=self._attempt_number
@@ -213,19 +208,10 @@ class HarnessJob:
         """
         for state in self._states:
             state.prepare()
-        run, plan = self._run, self._plan.job
         summaries = (OperatorSummaries.of(self.request.operator, self._summaries),)
-        base = run.state.base
-        inputs = self._inputs.after(latest_ms, self.now.time_ms)
-        found = (self.watermark_ms, next_watermark(base, plan, summaries, inputs))
-        watermark_ms = max((time for time in found if time is not None), default=None)
-        batch = self.next_batch
-        stamp = BatchStamp(batch, QUERY, _hash(batch), self.now.time_ms, self.now.watermark_ms)
-        facts = batch_facts(stamp, (self.request,), summaries, watermark_ms)
-        run.commit(facts, self._commit_token, self._adoption)
-        run.batch_done()
-        self._winners = tuple(summary.tag for summary in self._summaries)
-        self._inputs, self.watermark_ms = inputs, watermark_ms
+        executed = self._committer.executed(self._spec, _hash(self.next_batch), summaries, latest_ms)
+        self._committer.commit(executed, self._adoption)
+        self._run.batch_done()
         self.next_batch += 1
         self._forget()
 

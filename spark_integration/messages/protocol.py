@@ -110,35 +110,41 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Where a worker on the driver's machine hands its segment over (`segment_inbox`); "" nowhere."""
 
 
-class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver tells every task of one operator in one attempt of a batch."""
+class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of a batch: what is the same for all operators."""
 
-    operator: OperatorRequest
+    batch: int
+    """Spark's number of the batch."""
     epoch: int
+    run: str = ""
+    """Token of the fence with which the driver's run took the chain over: it tells two runs of one epoch apart."""
     slot: int
     """Seq that the commit of this batch will have."""
     commit_token: str
     """Token that the commit will have; with the slot it is the version that the batch leads to."""
     attempt: int
     """Counts the driver's attempts at this slot, from 0."""
-    batch: int
     base: Link
     """The commit that this batch is executed on; `ORIGIN` for the first."""
-    confirmed: tuple[str, ...]
-    """By partition: the tag that won at `base` for this operator, "" if it had none."""
     time_ms: int
     watermark_ms: int | None
     late_watermark_ms: int | None = None
-    """What Spark's functions take for late is at or behind this: the watermark of the batch before, as in Spark. Rows
+    """The watermark of the batch before. Spark's functions take for late what is at or behind it, as in Spark. Rows
     that come from another operator come at this watermark."""
-    has_images: bool = False
-    """Some partition of the operator has non-keyed state at the base."""
     is_first: bool = False
     """The base is the one that the driver's run began with: non-keyed state is redistributed."""
-    run: str = ""
-    """Token of the fence with which the driver's run took the chain over: what tells two runs of one epoch apart."""
     input_ends: bool = False
     """No element comes after those of this batch: once they are processed, every event-time timer is due."""
+
+
+class BatchRequest(BatchSpec, frozen=True, kw_only=True):
+    """The driver's request to every task of one operator in one attempt of a batch."""
+
+    operator: OperatorRequest
+    confirmed: tuple[str, ...]
+    """By partition: the tag that won at `base` for this operator, "" if it had none."""
+    has_images: bool = False
+    """Some partition of the operator has non-keyed state at the base."""
 
 
 class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ before their own rows.
 
 Places follow the order in which Spark reads the sources. If Spark executes a part of the input again in the midst of a
 batch, and it comes in another order or with other rows, partitions may have read different ones. So each partition
-digests what it has read, and the batch is executed again if they differ (I3): `batch_execution.check_broadcast`.
+digests what it has read, and the batch is executed again if they differ (I3): `operator_executor.check_broadcast`.
 """
 
 from __future__ import annotations

@@ -71,37 +71,28 @@ class ExecutionNotes(AccumulatorParam[list[ExecutionNote]]):
         return value1
 
 
-def make_pump(
-    request: bytes,
-    function: ShippedFunction,
-    executions: Accumulator[list[ExecutionNote]] | None = None,
-    launch: WorkerLaunch | None = None,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow` for one operator in one attempt of a batch.
-
-    Args:
-        request: The encoded `BatchRequest`.
-        function: The user's function; its bytes are read only if a worker lacks them.
-        executions: Gets an `ExecutionNote` for each execution, if given.
-        launch: How workers are made; by default varvite's state workers.
-    """
-    return Pump(request, function, executions, launch or WorkerLaunch())
-
-
 class Pump:
-    """What `make_pump` makes; picklable. It runs in Spark's Python worker."""
+    """The function for `mapInArrow` for one operator in one attempt of a batch; it is pickled."""
 
     def __init__(
         self,
         request: bytes,
         function: ShippedFunction,
-        executions: Accumulator[list[ExecutionNote]] | None,
-        launch: WorkerLaunch,
+        executions: Accumulator[list[ExecutionNote]] | None = None,
+        launch: WorkerLaunch | None = None,
     ) -> None:
+        """Makes the function; it runs in Spark's Python worker.
+
+        Args:
+            request: The encoded `BatchRequest`.
+            function: The user's function; its bytes are read only if a worker lacks them.
+            executions: Gets an `ExecutionNote` for each execution, if given.
+            launch: How workers are made; by default varvite's state workers.
+        """
         self._request = request
         self._function = function
         self._executions = executions
-        self._launch = launch
+        self._launch = launch or WorkerLaunch()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows in, answer out; the answer's last batch holds the summary."""

@@ -88,7 +88,7 @@ class SegmentInbox:
         """The directory that workers look for; only this user may enter it."""
         return self._directory.name
 
-    def completed(self, summary: Summary) -> Summary | None:
+    def complete(self, summary: Summary) -> Summary | None:
         """The summary with its segment inline; None if that was handed over but is not here."""
         if not summary.handed_over_bytes:
             return summary

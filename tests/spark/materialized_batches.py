@@ -15,7 +15,7 @@ from tests.storage_switches import MATERIALIZE_EVERY
 from varvite.materializer.monitoring.events import Failed, JobFailed
 from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.service.loop import run_materializer
-from varvite.spark_integration.driver import coordinator
+from varvite.spark_integration.driver import services
 from varvite.spark_integration.driver.coordinator import Coordinator
 from varvite.spark_integration.driver.snapshot_watch import SnapshotWatch
 
@@ -37,7 +37,7 @@ def materialize_every_other_batch(monkeypatch: pytest.MonkeyPatch, directory: Pa
                 materialize(replace(plan.materializer_config, working_directory=directory))
 
     monkeypatch.setattr(Coordinator, "process_batch", process_and_materialize)
-    monkeypatch.setattr(coordinator, "SnapshotWatch", partial(SnapshotWatch, poll_s=WATCH_S))
+    monkeypatch.setattr(services, "SnapshotWatch", partial(SnapshotWatch, poll_s=WATCH_S))
 
 
 def materialize(config: Any) -> None:

@@ -31,8 +31,9 @@ from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
 from varvite.materializer.service.context import Surroundings
 from varvite.materializer.service.loop import MaterializerService
-from varvite.spark_integration.driver import coordinator
+from varvite.spark_integration.driver import job_start
 from varvite.spark_integration.driver.coordinator import Coordinator
+from varvite.spark_integration.driver.job_start import JobStart
 from varvite.storage.errors import GapError, LineageError, RewindError, VarviteError
 from varvite.storage.format.records import ORIGIN
 from varvite.storage.job.record import read_job
@@ -103,21 +104,21 @@ class DriverRun:
         system, options = self._system, self._system.options
         clock, tokens = ProcessClock(self._scheduler, self._process), system.tokens
         store, plan = JobStore(system.store_of(self._process), system.name), self._plan()
-        origin = coordinator._origin(session, plan, store)
-        new = coordinator._new_job(plan, origin, store)
+        checkpoint = job_start.SparkCheckpoint(session, plan.checkpoint_location)
+        origin = job_start.find_origin(checkpoint, plan, store)
+        new = job_start.new_job(plan, origin, store)
         run = JobRun.open(store, system.name, KEY_GROUPS, options.policy, clock, tokens, new=new)
         sink = SimulatedSink(self._scheduler, system.oracle, lambda: run.fence.epoch, tells=options.sink_tells)
-        made = Coordinator(session, plan, sink, run, clock, tokens)
-        made._origin = origin
-        replaced: Any = made
-        replaced._requests = [
+        start = JobStart(plan, run, checkpoint, origin, clock, tokens)
+        made = Coordinator(session, plan, sink, start, clock, tokens)
+        made._committer.operators = tuple(
             msgspec.structs.replace(
                 request,
                 inline_bytes_max=options.inline_bytes_max,
                 preemptive_persist_threshold_bytes=options.part_bytes,
             )
-            for request in made._requests
-        ]
+            for request in made._committer.operators
+        )
         return made
 
     def _plan(self) -> JobPlan:
@@ -173,7 +174,7 @@ class DriverRun:
         if newest == ORIGIN:
             return
         forged, expected = self._forged(self._system.oracle.commit(newest).batch)
-        checkpoint: Any = run._checkpoint
+        checkpoint: Any = run._start.checkpoint
         checkpoint.forged = forged
         rows: Any = InputRows(session, self._system.cluster, [])
         try:

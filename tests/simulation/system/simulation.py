@@ -34,7 +34,7 @@ from varvite.changelog.commit import run as job_run
 from varvite.changelog.restore import part_replay
 from varvite.materializer.fold import parts as fold_parts
 from varvite.materializer.restore import origin as state_origin
-from varvite.spark_integration.driver import batch_attempt, coordinator
+from varvite.spark_integration.driver import batch_executor, job_start, services
 from varvite.storage.format.records import ORIGIN
 from varvite.storage.job import log_store
 from varvite.storage.object_stores.encrypted.keys import PROVIDER_VARIABLE
@@ -314,13 +314,13 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         return system.store_of(task.process)
 
     replaced: Any = {
-        (coordinator, "SnapshotWatch"): WatchOfTasks,
-        (coordinator, "SparkCheckpoint"): lambda _spark, location: system.checkpoint_of(location),
+        (services, "SnapshotWatch"): WatchOfTasks,
+        (job_start, "SparkCheckpoint"): lambda _spark, location: system.checkpoint_of(location),
         (state_origin, "open_beside"): storage_of_current,
         (log_store, "open_like"): log_storage(system.log_store_of),
-        (coordinator, "winner_rows"): winner_rows,
-        (batch_attempt, "BatchExecution"): SimulatedExecution,
-        (batch_attempt, "chained_rows"): chained_rows,
+        (batch_executor, "winner_rows"): winner_rows,
+        (batch_executor, "OperatorExecutor"): SimulatedExecution,
+        (batch_executor, "chained_rows"): chained_rows,
         (job_run, "hedges_claims"): lambda _url: system.options.hedged,
         (hedged_claim, "ClaimRequest"): system.claim_request,
     }

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 
 from tests.spark.keyed_jobs import INPUT, KeyedJob, in_order
 from tests.spark.programs.test_broadcast import RulesJob
-from varvite.spark_integration.driver import coordinator
-from varvite.spark_integration.driver.batch_execution import keyed_input
+from varvite.spark_integration.driver import batch_executor
+from varvite.spark_integration.driver.operator_executor import keyed_input
 from varvite.spark_integration.driver.placement.anchor import Anchor
 from varvite.spark_integration.driver.placement.anchors import MERGE_SETTINGS, Anchors
 from varvite.spark_integration.driver.placement.decision import Executor, JoinForm
@@ -117,7 +117,7 @@ def anchored_jobs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         def create(cls, session: SparkSession, job: str, copies: Callable[[], StandbyCopies]) -> Anchors:
             return Anchors(session, job, live, request.param, copies)
 
-    monkeypatch.setattr(coordinator, "Anchors", Placing)
+    monkeypatch.setattr(batch_executor, "Anchors", Placing)
     return live
 
 

@@ -33,7 +33,7 @@ from varvite.spark_integration.messages.summary import Summary, decode_summary
 from varvite.spark_integration.transport.connection import WorkerLaunch
 from varvite.spark_integration.transport.executor_jvm import ancestors
 from varvite.spark_integration.transport.home import WorkerHome, executor_home
-from varvite.spark_integration.transport.pump import ExecutionNotes, make_pump
+from varvite.spark_integration.transport.pump import ExecutionNotes, Pump
 from varvite.storage.clock import SystemTokens
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Batches:
             **operator,
         }
         request = batch_request(slot=self.slot, **fields)
-        pump = make_pump(encode_message(request), shipped, notes, WorkerLaunch(factory=FACTORY))
+        pump = Pump(encode_message(request), shipped, notes, WorkerLaunch(factory=FACTORY))
         key_group = F.pmod(F.xxhash64("value"), F.lit(12)).cast("int")
         frame = self.spark.range(rows).select(F.col("id").alias("value"), key_group.alias(KEY_GROUP_COLUMN))
         partition = F.floor(F.col(KEY_GROUP_COLUMN) * PARTITIONS / 12).cast("int")

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, in_order, kill_state_workers
-from varvite.spark_integration.driver import coordinator
+from varvite.spark_integration.driver import batch_executor
 from varvite.spark_integration.messages.summary import Summary
 from varvite.spark_integration.transport.segment_inbox import SegmentInbox
 
@@ -30,7 +30,7 @@ def inboxes(monkeypatch: pytest.MonkeyPatch) -> list[SegmentInbox]:
             super().__init__(*args)
             opened.append(self)
 
-    monkeypatch.setattr(coordinator, "SegmentInbox", Noted)
+    monkeypatch.setattr(batch_executor, "SegmentInbox", Noted)
     return opened
 
 

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.conftest import SETTINGS
 from tests.spark.keyed_jobs import INPUT, OUTPUT, Sums
 from varvite import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment, Types, ValueStateDescriptor
-from varvite.spark_integration.driver import coordinator
+from varvite.spark_integration.driver import services
 from varvite.spark_integration.driver.placement.live_executors import LiveExecutors
 from varvite.spark_integration.driver.placement.standbys import StandbyWatch
 
@@ -145,7 +145,7 @@ def main(directory: Path, master: str, executors: str, *settings: str) -> None:
     (directory / "application").write_text(spark.sparkContext.applicationId)
     live = LiveExecutors(spark.sparkContext)
     ToldWatch.directory = directory
-    coordinator.StandbyWatch = ToldWatch  # type: ignore[misc]
+    services.StandbyWatch = ToldWatch  # type: ignore[misc]
     wait_while(lambda: len(live.usable()) < int(executors))
     (directory / "out").mkdir(exist_ok=True)
     env = StreamExecutionEnvironment.get_execution_environment(spark).enable_changelog_state_backend(True)

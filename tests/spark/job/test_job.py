@@ -54,22 +54,6 @@ def test_no_accumulator_of_a_batch_outlives_it(spark: SparkSession, tmp_path: Pa
     assert set(accumulators._accumulatorRegistry) <= before
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_workers_on_the_drivers_machine_fold_a_batch_before_the_next_request(
-    spark: SparkSession, tmp_path: Path, backend: str
-) -> None:
-    job = KeyedJob(spark, tmp_path, backend=BACKENDS[backend], changelog=True)
-    job.add(("a", 1), ("b", 2))
-    job.run()
-    found: list[str] = []
-    while "current" not in found:
-        assert len(found) < 10, "no worker has heard from the driver"
-        job.add(("a", 3), ("b", 4))
-        found += job.restored(job.run())
-    assert set(found) <= IN_MEMORY
-    assert job.rows() == in_order(job.expected)
-
-
 def test_backend_and_changelog_can_be_switched_at_every_restart(spark: SparkSession, tmp_path: Path) -> None:
     job = KeyedJob(spark, tmp_path)
     settings = [("hashmap", True), ("rocksdb", True), ("rocksdb", False), ("hashmap", False), ("hashmap", True)]

@@ -14,9 +14,9 @@ from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, Sums, in_order
 from tests.workers.state_worker_setup import eventually
 from varvite.changelog.chain.reader import ChainReader
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varvite.spark_integration.driver import batch_attempt, coordinator
-from varvite.spark_integration.driver.batch_attempt import BatchAttempt, BatchInput
-from varvite.spark_integration.driver.batch_execution import BatchRedoError, OperatorResult
+from varvite.spark_integration.driver import batch_executor, job_start
+from varvite.spark_integration.driver.batch_executor import BatchExecutor
+from varvite.spark_integration.driver.operator_executor import BatchRedoError, OperatorResult
 from varvite.storage.errors import CorruptDataError, FencedError, MayHaveHappenedError, UserFunctionError
 from varvite.storage.format import layout
 from varvite.storage.format.records import ORIGIN, Commit
@@ -226,12 +226,12 @@ def test_an_upstream_partition_that_runs_again_redoes_the_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str
 ) -> None:
     lost: list[int] = []
-    chained_rows, muted = batch_attempt.chained_rows, tmp_path / "muted"
-    run = BatchAttempt.run
+    chained_rows, muted = batch_executor.chained_rows, tmp_path / "muted"
+    attempt = BatchExecutor.attempt
 
-    def running(self: BatchAttempt, asked: BatchInput) -> list[OperatorResult]:
+    def attempting(self: BatchExecutor, *batch: Any) -> list[OperatorResult]:
         muted.unlink(missing_ok=True)
-        return run(self, asked)
+        return attempt(self, *batch)
 
     def losing(result: OperatorResult) -> DataFrame:
         if not lost:
@@ -242,9 +242,9 @@ def test_an_upstream_partition_that_runs_again_redoes_the_batch(
         return chained_rows(result)
 
     # What the driver hears of executions gets lost with a task that fails after it has put the block into the cache.
-    monkeypatch.setattr(batch_attempt, "check_executed", lambda *_: None)
-    monkeypatch.setattr(batch_attempt, "chained_rows", losing)
-    monkeypatch.setattr(BatchAttempt, "run", running)
+    monkeypatch.setattr(batch_executor, "check_executed", lambda *_: None)
+    monkeypatch.setattr(batch_executor, "chained_rows", losing)
+    monkeypatch.setattr(BatchExecutor, "attempt", attempting)
     job = KeyedJob(spark, tmp_path, function=Mute(muted))
     job.add(("a", 1), ("b", 2), ("a", 3))
     stream = job.environment().from_dataframe(job.stream.read())
@@ -261,7 +261,7 @@ def test_a_function_instance_with_fields_of_a_dropped_attempt_is_not_used_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[int] = []
-    check = batch_attempt.check_executed
+    check = batch_executor.check_executed
 
     def refusing(executed: Any, winners: Any, batch: int) -> None:
         check(executed, winners, batch)
@@ -269,7 +269,7 @@ def test_a_function_instance_with_fields_of_a_dropped_attempt_is_not_used_again(
             refused.append(batch)
             raise BatchRedoError("refused by the test")
 
-    monkeypatch.setattr(batch_attempt, "check_executed", refusing)
+    monkeypatch.setattr(batch_executor, "check_executed", refusing)
     job = KeyedJob(spark, tmp_path, function=Counting(tmp_path / "calls"), parallelism=1)
     job.add(("a", 1), ("a", 2))
     job.add(("a", 3))
@@ -303,7 +303,7 @@ def test_a_lost_reply_of_the_commit_is_settled_by_reading_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = LosingReplies(open_store(str(tmp_path / "state")), seq=3)
-    monkeypatch.setattr(coordinator, "open_store", lambda url, options=None: store)
+    monkeypatch.setattr(job_start, "open_store", lambda url, options=None: store)
     job = KeyedJob(spark, tmp_path)
     job.add(("a", 1))
     job.add(("a", 2), ("b", 3))
@@ -325,7 +325,7 @@ def test_a_driver_that_loses_its_slot_stops_without_calling_the_sink(
     job_id = json.loads(_job_header(tmp_path))["job_id"]
     fence = Fence(seq=4, token="f" * 32, job_id=job_id, parent=ORIGIN, keep_from=0, time_ms=0, commit=ORIGIN)
     store = LosingReplies(open_store(str(tmp_path / "state")), seq=4, replace_with=encode_entry(fence))
-    monkeypatch.setattr(coordinator, "open_store", lambda url, options=None: store)
+    monkeypatch.setattr(job_start, "open_store", lambda url, options=None: store)
     job.add(("a", 2))
     with pytest.raises(FencedError, match="took over"):
         job.run()

@@ -1,6 +1,6 @@
 """Spark, simulated as far as varvite's driver sees it: executions on executors, and a sink.
 
-The coordinator and `BatchAttempt` are the product's; in the place of Spark's actions on an operator there is
+The coordinator and `BatchExecutor` are the product's; in the place of Spark's actions on an operator there is
 `SimulatedExecution`, which runs tasks on simulated executors: tasks are tried again when they fail, given up when their
 executor does not answer, and run twice when a cached block is lost.
 """
@@ -17,7 +17,7 @@ import pyarrow as pa
 from tests.simulation.system.function import key_group
 from varvite.changelog.commit.base_decision import SinkCommit, SparkProgress
 from varvite.spark_integration.connectors.sink import Sink
-from varvite.spark_integration.driver.batch_execution import (
+from varvite.spark_integration.driver.operator_executor import (
     BatchRedoError,
     OperatorResult,
     check_broadcast,
@@ -237,7 +237,7 @@ class Answer:
 
 
 class SimulatedExecution:
-    """In the place of `BatchExecution`."""
+    """In the place of `OperatorExecutor`."""
 
     def __init__(self, *_: object, **__: object) -> None:
         """Nothing is cached yet."""
@@ -254,19 +254,19 @@ class SimulatedExecution:
         check_broadcast(checked, request.batch)
         return OperatorResult(checked, stage.answer)  # type: ignore[arg-type]
 
-    def close(self) -> None:
+    def release(self) -> None:
         """Nothing is cached."""
 
 
 def chained_rows(result: OperatorResult) -> Answer:
-    """In the place of `batch_execution.chained_rows`: a block of any other attempt fails who reads it."""
+    """In the place of `operator_executor.chained_rows`: a block of any other attempt fails who reads it."""
     answer: Any = result.answer
     answer.winners = frozenset(row_tags([summary.tag for summary in result.summaries.summaries]))
     return answer
 
 
 def winner_rows(result: OperatorResult, _schema: object) -> Answer:
-    """In the place of `batch_execution.winner_rows`."""
+    """In the place of `operator_executor.winner_rows`."""
     return chained_rows(result)
 
 

@@ -22,7 +22,7 @@ from varvite.datastream import (
 )
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
 from varvite.spark_integration.api.stream import DataStream
-from varvite.spark_integration.driver.batch_execution import BatchRedoError, check_broadcast
+from varvite.spark_integration.driver.operator_executor import BatchRedoError, check_broadcast
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
 from varvite.spark_integration.elements.types import TypedElements
 from varvite.spark_integration.functions.broadcast import BroadcastFunction

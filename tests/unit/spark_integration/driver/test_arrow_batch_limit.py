@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from varvite.spark_integration.driver.batch_execution import SMALL_BATCH_BYTES, may_skip_measuring
+from varvite.spark_integration.driver.arrow_batch_limit import SMALL_BATCH_BYTES, may_skip_measuring
 
 ROWS = 10_000
 

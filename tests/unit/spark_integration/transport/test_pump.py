@@ -9,7 +9,7 @@ import pytest
 
 from tests.workers.state_worker_setup import FUNCTION, batch_request, task_request
 from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN, PARTITION_COLUMN, TaskRequest, encode_message
-from varvite.spark_integration.transport.pump import ExecutionNotes, failure_error, make_pump, own_rows
+from varvite.spark_integration.transport.pump import ExecutionNotes, Pump, failure_error, own_rows
 from varvite.spark_integration.transport.pump import task_request as make_task_request
 from varvite.spark_integration.worker.process.request_handler import describe_failure
 from varvite.storage.clock import SystemTokens
@@ -55,7 +55,7 @@ def test_each_task_has_a_tag_of_its_own() -> None:
 
 
 def test_a_pump_travels_to_the_task_but_runs_only_there() -> None:
-    pump = pickle.loads(pickle.dumps(make_pump(encode_message(batch_request()), FUNCTION)))
+    pump = pickle.loads(pickle.dumps(Pump(encode_message(batch_request()), FUNCTION)))
     with pytest.raises(InvalidRequestError, match="outside of a Spark task"):
         next(pump(iter(())))
 

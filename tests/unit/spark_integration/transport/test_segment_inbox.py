@@ -38,13 +38,13 @@ def summary(tag: str, handed_over_bytes: int = len(LARGE), inline: bytes = b"") 
 def test_what_was_handed_over_is_inline_again(inbox: SegmentInbox) -> None:
     assert hand_over(inbox.path, "a", LARGE)
     assert hand_over(inbox.path, "b", LARGE[::-1])
-    assert inbox.completed(summary("a")) == summary("a", 0, LARGE)
-    assert inbox.completed(summary("b")) == summary("b", 0, LARGE[::-1])
+    assert inbox.complete(summary("a")) == summary("a", 0, LARGE)
+    assert inbox.complete(summary("b")) == summary("b", 0, LARGE[::-1])
 
 
 def test_a_summary_that_brings_its_segment_stays_as_it_is(inbox: SegmentInbox) -> None:
     assert not hand_over(inbox.path, "a", LARGE[1:]), "it is small"
-    assert inbox.completed(summary("a", 0, LARGE[1:])) == summary("a", 0, LARGE[1:])
+    assert inbox.complete(summary("a", 0, LARGE[1:])) == summary("a", 0, LARGE[1:])
 
 
 def test_many_workers_hand_over_at_once(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_many_workers_hand_over_at_once(tmp_path: Path) -> None:
         worker.join()
     assert done == [True] * 40
     for i in range(40):
-        completed = inbox.completed(summary(f"{i}", len(LARGE) + 1))
+        completed = inbox.complete(summary(f"{i}", len(LARGE) + 1))
         assert completed is not None
         assert completed.inline == LARGE + bytes([i])
     inbox.close()
@@ -68,15 +68,15 @@ def test_many_workers_hand_over_at_once(tmp_path: Path) -> None:
 
 def test_a_segment_that_is_not_here_or_of_another_length_is_missing(inbox: SegmentInbox) -> None:
     assert hand_over(inbox.path, "a", LARGE)
-    assert inbox.completed(summary("b")) is None
-    assert inbox.completed(summary("a", len(LARGE) - 1)) is None
+    assert inbox.complete(summary("b")) is None
+    assert inbox.complete(summary("a", len(LARGE) - 1)) is None
     inbox.clear()
-    assert inbox.completed(summary("a")) is None
+    assert inbox.complete(summary("a")) is None
 
 
 def test_what_is_too_much_is_refused_until_the_batch_is_over(inbox: SegmentInbox) -> None:
     assert [hand_over(inbox.path, tag, LARGE) for tag in "abcd"] == [True, True, True, False]
-    assert inbox.completed(summary("d")) is None
+    assert inbox.complete(summary("d")) is None
     inbox.clear()
     assert hand_over(inbox.path, "d", LARGE)
 

@@ -29,14 +29,14 @@ from varvite.spark_integration.messages.protocol import (
 from varvite.spark_integration.messages.summary import Summary, decode_summaries
 from varvite.spark_integration.messages.user_errors import UserErrorRaised
 from varvite.spark_integration.plan.broadcast_input import to_partitions
-from varvite.spark_integration.transport.pump import ExecutionNote, make_pump
+from varvite.spark_integration.transport.pump import ExecutionNote, Pump
 from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pyspark.accumulators import Accumulator
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from varvite.spark_integration.driver.placement.anchor import Anchor
@@ -93,8 +93,8 @@ def answer_struct(output: StructType) -> StructType:
     return Struct([*fields, StructField(TAG_COLUMN, LongType()), StructField(SUMMARY_COLUMN, BinaryType())])
 
 
-class BatchExecution:
-    """Executes the operators of a job for one batch attempt; releases every cache on `close`."""
+class OperatorExecutor:
+    """Executes operators; frees on `release` what their attempts have cached."""
 
     def __init__(
         self,
@@ -148,34 +148,35 @@ class BatchExecution:
             keyed = keyed_input(rows, plan.key_columns, parallelism, max_parallelism, anchor, columns_read)
         else:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor)
-        pump = make_pump(encode_message(request), function, executed)
-        answer = self._kept(map_in_arrow(keyed, pump, answer_struct(plan.output_schema)), parallelism)
+        pump = Pump(encode_message(request), function, executed)
+        answer = self._persist(map_in_arrow(keyed, pump, answer_struct(plan.output_schema)), parallelism)
         summaries = self._collect(answer, request)
         failed = next((s for s in summaries if s.error is not None), None)
         if failed is not None and failed.error is not None:
             raise UserErrorRaised(failed.error, failed.operator, failed.partition)
-        checked = check_summaries(self._completed(summaries, request), request)
+        checked = check_summaries(self._take_handed_over(summaries, request), request)
         check_broadcast(checked, request.batch)
         return OperatorResult(checked, answer)
 
     def cache(self, rows: DataFrame) -> DataFrame:
         """Execute and keep rows that no operator reads."""
-        cached = self._kept(rows, None)
+        cached = self._persist(rows, None)
         cached.count()
         return cached
 
-    def close(self) -> None:
+    def release(self) -> None:
         """Free the cached answers, and the segments that were handed over."""
         while self._cached:
             self._cached.pop().unpersist()
         if self._inbox is not None:
             self._inbox.clear()
 
-    def _kept(self, rows: DataFrame, partitions: int | None) -> DataFrame:
-        """The rows, to be cached when they are first executed; `partitions` is their number if it must stay.
+    def _persist(self, rows: DataFrame, partitions: int | None) -> DataFrame:
+        """Have the rows cached when they are first executed; `partitions` is their number if it must stay.
 
-        Of a task and its copy both may leave their cached block, and a reader gets either. Of a shuffle's map outputs
-        Spark reads those of one attempt, the one whose summary it gives the driver, too: so a shuffle makes them one.
+        A task and its copy may both leave their cached block, and a reader gets either. So a shuffle comes first where
+        tasks have copies: of its map outputs Spark reads those of one attempt, the one whose summary it gives the
+        driver.
         """
         if self._has_copies:
             rows = rows.withColumn(PARTITION_COLUMN, F.spark_partition_id())
@@ -188,11 +189,11 @@ class BatchExecution:
         self._cached.append(cached)
         return cached
 
-    def _completed(self, summaries: list[Summary], request: BatchRequest) -> list[Summary]:
-        """With the segments that came another way."""
+    def _take_handed_over(self, summaries: list[Summary], request: BatchRequest) -> list[Summary]:
+        """Take the segments that were handed over from the inbox into their summaries."""
         if self._inbox is None or not any(s.handed_over_bytes for s in summaries):
             return summaries
-        completed = [self._inbox.completed(summary) for summary in summaries]
+        completed = [self._inbox.complete(summary) for summary in summaries]
         missing = [s.partition for s, c in zip(summaries, completed, strict=True) if c is None]
         if missing:
             raise BatchRedoError(
@@ -298,42 +299,3 @@ def winner_condition(summaries: OperatorSummaries, lost: str) -> str:
     tags = ", ".join(f"{tag}L" for tag in (*row_tags([s.tag for s in summaries.summaries]), *padding))
     failed = f"CAST(raise_error('{lost}') AS BOOLEAN)"
     return f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN {SUMMARY_COLUMN} IS NULL ELSE {failed} END"
-
-
-MAX_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-MAX_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-UNMEASURED: Final = str((1 << 31) - 1)
-"""The value of `MAX_BYTES` with which Spark does not measure."""
-SMALL_BATCH_BYTES: Final = 64 << 20
-"""Spark's own default of `MAX_BYTES`."""
-
-
-def may_skip_measuring(row_bytes_max: int | None, rows_per_batch: int) -> bool:
-    """Whether full batches of such rows stay far below Arrow's limit.
-
-    Args:
-        row_bytes_max: Largest mean size of the rows of an Arrow batch; None if none was seen.
-        rows_per_batch: Rows after which Spark ends a batch; 0 or less: never.
-    """
-    return row_bytes_max is not None and rows_per_batch > 0 and row_bytes_max * rows_per_batch <= SMALL_BATCH_BYTES
-
-
-class ArrowBatchLimit:
-    """Sets `MAX_BYTES` of the stream's session before each batch; leaves it alone if the user has set it."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self._conf = session.conf
-        self._is_mine = MAX_BYTES not in session.conf.getAll
-        self._measured = str(session.conf.get(MAX_BYTES))
-        self._rows_per_batch = int(str(session.conf.get(MAX_RECORDS)))
-        self._skips = False
-
-    def after(self, summaries: Iterable[OperatorSummaries]) -> None:
-        """What the batch that has just ended says about the next."""
-        if not self._is_mine:
-            return
-        sizes = [size for size in (own.largest("row_bytes_max") for own in summaries) if size is not None]
-        skip = may_skip_measuring(max(sizes), self._rows_per_batch) if sizes else self._skips
-        if skip != self._skips:
-            self._conf.set(MAX_BYTES, UNMEASURED if skip else self._measured)
-            self._skips = skip

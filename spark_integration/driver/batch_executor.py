@@ -1,0 +1,224 @@
+"""Executes the attempts of a run's batches: all operators of the job, one after another.
+
+Invariants: I2 (each partition was executed by its winner only), I3 (an attempt that fails is given up as a whole).
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyspark import accumulators
+
+from varvite.spark_integration.driver.arrow_batch_limit import ArrowBatchLimit
+from varvite.spark_integration.driver.operator_executor import (
+    LOCAL_LEVEL,
+    MULTI_EXECUTOR_LEVEL,
+    OperatorExecutor,
+    OperatorResult,
+    chained_rows,
+    check_executed,
+    winner_rows,
+)
+from varvite.spark_integration.driver.operator_requests import operator_request
+from varvite.spark_integration.driver.placement.anchors import Anchors
+from varvite.spark_integration.driver.placement.decision import is_one_process
+from varvite.spark_integration.functions.pickling import ship
+from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
+from varvite.spark_integration.plan.function_chain import ChainPlace
+from varvite.spark_integration.plan.input_branches import BranchedPreparation
+from varvite.spark_integration.plan.input_watermarks import LatestEventTimes
+from varvite.spark_integration.plan.preparation import StepFailures, raise_failures, without_failures
+from varvite.spark_integration.transport.pump import ExecutionNotes
+from varvite.spark_integration.transport.segment_inbox import SegmentInbox
+from varvite.storage.errors import InvariantError
+from varvite.storage.format.records import ORIGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark import SparkContext
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import DataFrame, SparkSession
+
+    from varvite.spark_integration.driver.placement.standbys import StandbyCopies
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.spark_integration.messages.protocol import BatchRequest, OperatorRequest
+    from varvite.spark_integration.plan.job import JobPlan
+    from varvite.spark_integration.plan.preparation import StepFailure
+    from varvite.spark_integration.transport.pump import ExecutionNote
+    from varvite.storage.format.records import JobRecord
+
+_log: Final = logging.getLogger(__name__)
+STREAM_SETTINGS: Final = {
+    # Adaptive execution would merge the state's partitions.
+    "spark.sql.adaptive.enabled": "false",
+    # The cached answers live for one batch: compressing them costs more than it saves.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+}
+
+
+class AttemptAccumulators(NamedTuple):
+    """Accumulators in which the tasks of an attempt report beside their rows."""
+
+    executions: Accumulator[list[ExecutionNote]]
+    failures: Accumulator[list[StepFailure]]
+    latest_ms: Accumulator[dict[int, int]]
+    """By branch of the preparation: the largest event time."""
+
+
+@contextmanager
+def attempt_accumulators(context: SparkContext) -> Iterator[AttemptAccumulators]:
+    """New accumulators, which can be read inside of the block."""
+    created = AttemptAccumulators(
+        executions=context.accumulator([], ExecutionNotes()),
+        failures=context.accumulator([], StepFailures()),
+        latest_ms=context.accumulator({}, LatestEventTimes()),
+    )
+    try:
+        yield created
+    finally:
+        # A private name of PySpark: a version without it keeps them, as it does everybody's.
+        registry: dict[int, Any] = getattr(accumulators, "_accumulatorRegistry", {})
+        for accumulator in created:
+            registry.pop(accumulator.aid, None)
+
+
+class BatchExecutor:
+    """Executes attempts of batches. `prepare` is called first, `release` after each batch, `close` at the end."""
+
+    def __init__(self, spark: SparkSession, plan: JobPlan, copies: Callable[[], StandbyCopies]) -> None:
+        """Ships the functions.
+
+        Args:
+            spark: The user's session.
+            plan: The job.
+            copies: Returns the copies that standbys have; called whenever partitions are placed.
+        """
+        self._spark = spark
+        self._plan = plan
+        self._copies = copies
+        self._functions = {o.uid: ship(spark.sparkContext, o.function) for o in plan.operators}
+        self._inbox: SegmentInbox | None = None
+        if plan.operators and plan.config.changelog_enabled:
+            self._inbox = SegmentInbox.open(getattr(spark.sparkContext, "_temp_dir", None))  # which goes with the JVM
+        self._combining = MapSideCombining()
+        self._anchors: Anchors | None = None
+        self._batch_limit: ArrowBatchLimit | None = None
+        self._operator_executor: OperatorExecutor | None = None
+        self._prepared_rows: DataFrame | None = None
+        self.latest_ms: dict[int, int] = {}
+        """By branch of the preparation: the largest event time of the last attempt."""
+
+    def operator_requests(self, record: JobRecord) -> list[OperatorRequest]:
+        """Requests of the operators, in order."""
+        inbox = "" if self._inbox is None else self._inbox.path
+        functions = self._functions
+        return [
+            operator_request(self._plan, o, functions[o.uid].function_hash, record, inbox) for o in self._plan.operators
+        ]
+
+    def prepare(self, session: SparkSession) -> None:
+        """Set up the stream's own session, a clone of the user's; does nothing after the first time."""
+        if self._operator_executor is not None:
+            return
+        for key, value in STREAM_SETTINGS.items():
+            session.conf.set(key, value)
+        self._batch_limit = ArrowBatchLimit(session)
+        if self._plan.config.placement_enabled:
+            self._anchors = Anchors.create(session, self._plan.job, self._copies)
+        is_local = is_one_process(session.sparkContext.master or "")
+        # Spark copies a task only to another host.
+        has_copies = not is_local and str(session.conf.get("spark.speculation", "false")).lower() == "true"
+        level = LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL
+        self._operator_executor = OperatorExecutor(
+            level, self._combining, self._anchors, self._inbox, has_copies=has_copies
+        )
+
+    @property
+    def is_placed(self) -> bool:
+        """Do partitions ask for executors?"""
+        return self._anchors is not None
+
+    def attempt(self, rows: DataFrame, batch: int, requests: Sequence[BatchRequest]) -> list[OperatorResult]:
+        """Execute all operators, each on the rows of the one before.
+
+        Args:
+            rows: The batch's input.
+            batch: Its number.
+            requests: Those of the operators, in order.
+
+        Raises:
+            UserErrorRaised: A user's function raised.
+            BatchRedoError: See `OperatorExecutor.run`.
+        """
+        self.release()
+        if self._anchors is not None:
+            self._anchors.refresh()
+        with attempt_accumulators(self._spark.sparkContext) as reports:
+            results = self._run(rows, requests, reports)
+            check_executed(reports.executions.value, [result.summaries for result in results], batch)
+            self.latest_ms = reports.latest_ms.value
+        return results
+
+    def output_rows(self, results: Sequence[OperatorResult]) -> DataFrame:
+        """The rows for the sink, of the attempt that has these results; see `winner_rows`."""
+        if results:
+            return winner_rows(results[-1], self._plan.output_schema)
+        if self._prepared_rows is None:
+            raise InvariantError("no attempt was made yet")
+        return self._prepared_rows
+
+    def learn(self, summaries: Sequence[OperatorSummaries]) -> None:
+        """Adapt the next batch to a batch that has ended."""
+        if self._batch_limit is not None:
+            self._batch_limit.after(summaries)
+        self._combining.after(summaries)
+
+    def release(self) -> None:
+        """Free what the last attempt has cached."""
+        self._prepared_rows = None
+        if self._operator_executor is not None:
+            self._operator_executor.release()
+
+    def close(self) -> None:
+        """Free the functions, and receive no more segments. May be called twice."""
+        if self._inbox is not None:
+            self._inbox.close()
+        for function in self._functions.values():
+            try:
+                function.destroy()
+            except Exception as error:  # noqa: BLE001  after the end of Spark, with which the broadcasts have gone
+                _log.warning("the broadcast of a function was not freed: %s", error)
+        self._functions.clear()
+
+    def _run(
+        self, rows: DataFrame, requests: Sequence[BatchRequest], reports: AttemptAccumulators
+    ) -> list[OperatorResult]:
+        if self._operator_executor is None:
+            raise InvariantError("the session of the stream is not prepared")
+        results: list[OperatorResult] = []
+        config = self._plan.config
+        place = ChainPlace(0, self._plan.parallelism, config.max_parallelism, dict(config.job_parameters))
+        rows = self._apply_preparation(rows, place, reports)
+        if not self._plan.operators:
+            self._prepared_rows = without_failures(self._operator_executor.cache(rows))
+            raise_failures(reports.failures.value)
+        for plan, request in zip(self._plan.operators, requests, strict=True):
+            if results:
+                rows = chained_rows(results[-1])
+            if plan.initial_state is not None and request.base == ORIGIN:
+                rows = plan.initial_state.united_with(rows)
+            try:
+                result = self._operator_executor.run(plan, rows, request, self._functions[plan.uid], reports.executions)
+            finally:
+                raise_failures(reports.failures.value)
+            results.append(result)
+        return results
+
+    def _apply_preparation(self, rows: DataFrame, place: ChainPlace, reports: AttemptAccumulators) -> DataFrame:
+        preparation, is_whole = self._plan.preparation, not self._plan.operators
+        if isinstance(preparation, BranchedPreparation):
+            return preparation.apply(rows, place, reports.failures, reports.latest_ms, is_whole=is_whole)
+        return rows if preparation is None else preparation.apply(rows, place, reports.failures, is_whole=is_whole)

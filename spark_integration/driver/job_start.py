@@ -1,0 +1,191 @@
+"""The start of a query's run: its storage, the state that it starts from, and the checks before the first batch.
+
+Invariants: I6 (taking the chain over fences older runs off), I11 (state that would be lost, or does not fit, is an
+error).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from varvite.changelog.commit.import_plan import begins_after
+from varvite.changelog.commit.run import JobRun, NewJob
+from varvite.changelog.schema.history import words
+from varvite.changelog.schema.pickled import refuse_stored
+from varvite.materializer.options.start import CLONE
+from varvite.materializer.restore.origin import check_start, clone_origin, copy_origin, find_start, is_location
+from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.layout import LATEST
+from varvite.storage.job.log_store import check_log
+from varvite.storage.job.preflight import check_store
+from varvite.storage.job.storage_choice import check_job_storage, new_job_storage
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.open import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from varvite.changelog.commit.import_plan import CopiedState
+    from varvite.materializer.restore.origin import StateOrigin
+    from varvite.spark_integration.messages.protocol import OperatorRequest
+    from varvite.spark_integration.options.job_config import JobConfig
+    from varvite.spark_integration.plan.job import JobPlan
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit, Fence
+    from varvite.storage.object_stores.contract import ObjectStore
+
+_log: Final = logging.getLogger(__name__)
+
+
+class JobStart:
+    """An opened job whose chain is not taken over yet."""
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        run: JobRun,
+        checkpoint: SparkCheckpoint,
+        origin: StateOrigin | None,
+        clock: Clock,
+        tokens: TokenSource,
+    ) -> None:
+        """Use `open`."""
+        self.run = run
+        self.checkpoint = checkpoint
+        """Spark's checkpoint location of the query."""
+        self._plan = plan
+        self._origin = origin
+        self._clock = clock
+        self._tokens = tokens
+
+    @classmethod
+    def open(
+        cls, spark: SparkSession, plan: JobPlan, clock: Clock, tokens: TokenSource, *, root: ObjectStore | None = None
+    ) -> JobStart:
+        """Open the job's storage and check it.
+
+        Args:
+            spark: The user's session.
+            plan: The job.
+            clock: Time.
+            tokens: Randomness.
+            root: The storage root, instead of opening the plan's URL.
+
+        Raises:
+            InvalidRequestError: the storage cannot be used, or the plan does not fit it.
+            IncompatibleError: the job exists with other key groups.
+        """
+        config = plan.config
+        store = JobStore(
+            root or open_store(config.storage_url, dict(config.storage_options)),
+            plan.job,
+            key_provider=config.encryption_key_provider,
+            log_storage=config.changelog_storage,
+            tokens=tokens,
+        )
+        check_store(store, tokens, clock)
+        checkpoint = SparkCheckpoint(spark, plan.checkpoint_location)
+        origin = find_origin(checkpoint, plan, store)
+        run = JobRun.open(
+            store,
+            plan.job,
+            config.max_parallelism,
+            config.commit_policy,
+            clock,
+            tokens,
+            new=new_job(plan, origin, store),
+            uploads=config.upload_policy,
+        )
+        _check_storage(run, config, tokens)
+        return cls(plan, run, checkpoint, origin, clock, tokens)
+
+    def take_over(self) -> Fence:
+        """Fence older runs off; of a job that starts from another state, copy that state first."""
+        origin, restore = self._origin, self._plan.config.restore
+        if origin is None:
+            fence = self.run.take_over(None if is_location(restore) else restore)
+        else:
+            _log.info("job %s: it starts from the state at %s", self._plan.job, origin.location)
+            fence = self.run.start_from(
+                origin.commit, self.checkpoint.known_query_id(), lambda slot: self._copy_state(origin, slot)
+            )
+        _log.info("job %s: run %d took the chain over at %s", self._plan.job, fence.epoch, self.run.store.url)
+        return fence
+
+    def _copy_state(self, origin: StateOrigin, slot: int) -> CopiedState:
+        run, clock, tokens = self.run, self._clock, self._tokens
+        source = origin.job_beside(run.store) if self._plan.config.claim_mode == CLONE else None
+        if source is not None and source == run.record.cloned_from:
+            return clone_origin(origin, run.record, source, clock=clock, tokens=tokens)
+        return copy_origin(origin, run.record, run.store, slot, clock=clock, tokens=tokens)
+
+
+def find_origin(checkpoint: SparkCheckpoint, plan: JobPlan, store: ObjectStore) -> StateOrigin | None:
+    """The state elsewhere that the query is to start from; None if it has begun, or starts in the ordinary way."""
+    restore = plan.config.restore
+    if restore is None or restore == LATEST:
+        return None
+    query_id = checkpoint.known_query_id()
+    if not is_location(restore):
+        check_start(int(restore), store, query_id)
+        return None
+    origin = find_start(str(restore), store, query_id, plan.config.storage_options)
+    if origin is None:
+        return None
+    origin.check(plan.config.max_parallelism)
+    return origin
+
+
+def new_job(plan: JobPlan, origin: StateOrigin | None, store: ObjectStore) -> NewJob:
+    """The record of the job if it is new."""
+    config = plan.config
+    return NewJob(
+        begins_after=begins_after(origin.commit) if origin else 0,
+        cloned_from=origin.job_beside(store) if origin and config.claim_mode == CLONE else None,
+        storage=new_job_storage(config.encryption_key_provider, config.log_location),
+    )
+
+
+def _check_storage(run: JobRun, config: JobConfig, tokens: TokenSource) -> None:
+    """Raise if the job is stored in another way than the configuration says, or its log storage cannot be used."""
+    record = run.record
+    check_job_storage(record, encrypted=config.encryption_key_provider is not None, log=config.log_location)
+    if record.storage is not None and record.storage.log is not None:
+        check_log(run.store, tokens.token())
+
+
+def check_operators(operators: Sequence[OperatorRequest], base: Commit | None, *, ignore_unclaimed_state: bool) -> None:
+    """Raise if a start at this commit would lose the state of an operator, or a key's type has changed.
+
+    Args:
+        operators: Requests of the job's operators.
+        base: The commit.
+        ignore_unclaimed_state: State of operators that the job does not have any more may be lost.
+
+    Raises:
+        InvalidRequestError: It is so, or state is pickled and the job does not allow it.
+    """
+    stored = {operator.uid: operator for operator in base.operators} if base else {}
+    lost = set(stored) - {request.operator for request in operators}
+    if lost and not ignore_unclaimed_state:
+        raise InvalidRequestError(
+            f"the state of operators {sorted(lost)} would be lost: the job has no such operators any more; "
+            "restore the uids, or set execution.state-recovery.ignore-unclaimed-state to drop that state"
+        )
+    for request in operators:
+        before = stored.get(request.operator)
+        if before is None:
+            continue
+        if not request.generic_types:
+            refuse_stored(before.states, request.operator)
+        if before.key_type != request.key_type:
+            states = ", ".join(f"{state.name!r} ({words(state)})" for state in before.states) or "none"
+            raise InvalidRequestError(
+                f"the key type changed from {before.key_type} to {request.key_type}; state cannot be keyed anew: use "
+                f"the old key, or give the operator a new uid, which starts without its states: {states}",
+                operator=request.operator,
+            )
