@@ -152,3 +152,20 @@ def test_anchors_and_sentences_are_recognised() -> None:
     assert anchors_of(page) == {"a-b", "choose-ahead"}
     assert [words_of(sentence) for sentence in sentences_of(page)] == [3, 4, 2, 1]
     assert MEASUREMENTS.findall("5 ms, 6 MiB, 7%") == ["5 ms", "7%"]
+
+
+def test_architecture_names_every_package() -> None:
+    """Its tree has one row per package of the product and per package right below it."""
+    section = (ROOT / "ARCHITECTURE.md").read_text().partition("\n## The tree\n")[2].partition("\n## ")[0]
+    listed: dict[str, list[str]] = {}
+    for row in re.findall(r"^\| (.+?) \|", section, re.MULTILINE):
+        names = re.findall(r"`(\w+)/`", row)
+        if "**" in row:
+            listed[names[0]] = []
+        elif names:
+            listed[list(listed)[-1]] += names
+    packages = {
+        name: sorted(path.parent.name for path in (ROOT / name).glob("*/__init__.py"))
+        for name in ("spark_integration", "materializer", "changelog", "storage")
+    }
+    assert {name: sorted(below) for name, below in listed.items()} == packages
