@@ -7,7 +7,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from tests.storage_switches import MATERIALIZE_EVERY
-from tests.stores.working_stores import OPERATOR, contents, open_snapshot, open_store
+from tests.stores.working_stores import OPERATOR, open_snapshot, open_store
 from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -26,6 +26,7 @@ from varvite.changelog.types.factory import as_type
 from varvite.changelog.types.key_wire import key_writer
 from varvite.changelog.types.stamped import STAMP
 from varvite.storage.format.records import ORIGIN, Link
+from varvite.testing.contracts.working_store import contents
 
 if TYPE_CHECKING:
     from pathlib import Path

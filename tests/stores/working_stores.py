@@ -6,11 +6,9 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from examples.sqlite_store import SQLiteStore
-from varvite.changelog.types.factory import parse_type_string
-from varvite.changelog.types.key_wire import key_writer
 from varvite.changelog.working_stores.custom import copy_store
 from varvite.changelog.working_stores.hashmap.store import HashMapStore
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
@@ -58,29 +56,3 @@ def open_snapshot(kind: str, snapshot: Path) -> WorkingStore:
     copy_store(source, store)
     source.close()
     return store
-
-
-def contents(store: WorkingStore, key_type: str = "1:string") -> dict[str, dict[Any, Any]]:
-    """State name → wire form of the key, and map key, → wire form of the value, or of all elements in order."""
-    key_wire = key_writer(parse_type_string(key_type))
-    found: dict[str, dict[Any, Any]] = {}
-    for schema in store.schemas:
-        value = parse_type_string(schema.value_type).to_wire
-        if schema.kind == "map":
-            map_key = parse_type_string(schema.map_key_type or "").to_wire
-            found[schema.name] = {
-                (group, key_wire(key), map_key(entry)): None if held is None else value(held)
-                for group, key, entry, held in store.map_table(schema).items()
-            }
-        elif schema.kind == "timers":
-            found[schema.name] = dict.fromkeys(store.timer_table(schema).items(), True)
-        elif schema.kind == "list":
-            found[schema.name] = {
-                (group, key_wire(key)): [value(element) for element in elements]
-                for group, key, elements in store.list_table(schema).items()
-            }
-        else:
-            found[schema.name] = {
-                (group, key_wire(key)): value(held) for group, key, held in store.value_table(schema).items()
-            }
-    return found

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.jobs.keyed_job import MAX_PARALLELISM, KeyedJob
 from tests.jobs.strategies import hashable_types, values_of
-from tests.stores.working_stores import KINDS, OPERATOR, contents, open_snapshot, quick_directory
+from tests.stores.working_stores import KINDS, OPERATOR, open_snapshot, quick_directory
 from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -36,6 +36,7 @@ from varvite.changelog.types.key_wire import key_writer
 from varvite.changelog.types.wire import WireType
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.format.records import Link
+from varvite.testing.contracts.working_store import contents
 
 if TYPE_CHECKING:
     from pathlib import Path

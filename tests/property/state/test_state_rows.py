@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.jobs.state_model import KEY_GROUPS, OPERATOR, link
 from tests.jobs.strategies import any_types, hashable_types, typed_columns
-from tests.stores.working_stores import contents
 from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.segments.columns import type_of
 from varvite.changelog.types.stamped import StampedType
 from varvite.changelog.working_stores.hashmap.store import HashMapStore
 from varvite.materializer.savepoints.parquet import read_state, write_state
 from varvite.storage.format.records import StateSchema
+from varvite.testing.contracts.working_store import contents
 
 Typed = tuple[Any, list[Any]]
 

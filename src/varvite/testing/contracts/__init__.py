@@ -15,17 +15,20 @@ Each claim is one test method. This package needs pytest; `varvite.testing` does
 |---|---|
 | `log_store` | the claims about a `LogStore` |
 | `object_store` | the claims about an `ObjectStore` |
+| `working_store` | the claims about a `WorkingStore` |
 """
 
 import pytest
 
 # Before the modules are imported, so that a failing claim shows its values.
-pytest.register_assert_rewrite(f"{__name__}.log_store", f"{__name__}.object_store")
+pytest.register_assert_rewrite(f"{__name__}.log_store", f"{__name__}.object_store", f"{__name__}.working_store")
 
 from varvite.testing.contracts.log_store import LogStoreContract  # noqa: E402
 from varvite.testing.contracts.object_store import ObjectStoreContract  # noqa: E402
+from varvite.testing.contracts.working_store import WorkingStoreContract  # noqa: E402
 
 __all__ = [
     "LogStoreContract",
     "ObjectStoreContract",
+    "WorkingStoreContract",
 ]

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples.sqlite_store import SQLiteStore
-from tests.stores.working_stores import KINDS, contents, open_store
+from tests.stores.working_stores import KINDS, open_store
 from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.working_stores.custom import check_factory, copy_store, open_custom_store
 from varvite.changelog.working_stores.table_store import StoreTarget
 from varvite.storage.errors import InvalidRequestError, InvariantError
 from varvite.storage.format.records import Link, StateSchema
+from varvite.testing.contracts.working_store import contents
 
 if TYPE_CHECKING:
     from pathlib import Path
