@@ -98,7 +98,7 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
     """The class of rows with these names; `make_row` makes them."""
     if len(set(names)) != len(names):
         raise ValueError(f"field names {list(names)} are not unique")
-    shadowed = {"count", "index"}  # methods of tuple that give way to fields
+    shadowed = {"count", "index"}  # methods of tuple that fields replace
     getters = {
         name: property(itemgetter(position))
         for position, name in enumerate(names)
@@ -115,9 +115,9 @@ def _plain(value: Any) -> Any:
     """A value whose rows have become dicts."""
     if isinstance(value, Row):
         return value.as_dict(recursive=True)
-    held: Any = value
+    nested: Any = value
     if isinstance(value, list):
-        return [_plain(element) for element in held]
+        return [_plain(element) for element in nested]
     if isinstance(value, dict):
-        return {key: _plain(element) for key, element in held.items()}
+        return {key: _plain(element) for key, element in nested.items()}
     return value

@@ -1,8 +1,8 @@
-"""`BatchKeys`: the keys of a batch of rows as the many-key methods of state handles take them.
+"""`BatchKeys`: the keys of a batch of rows, as an argument of the many-key methods of state handles.
 
-Made once per batch, so that keys are grouped, hashed and converted once, whatever number of states is accessed. Keys
-are ordered by key group and within one by first appearance, which is the order of the rows of `StateChanges` and makes
-accesses to the tables few, long runs. The order depends on the rows alone (I5).
+Made once per batch, so that keys are grouped, hashed and converted once, for any number of states. Keys are ordered by
+key group and within one by first appearance, which is the order of the rows of `StateChanges` and makes accesses to the
+tables few, long runs. The order depends on the rows alone (I5).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 arrow: Final[Any] = pa
 _CODES_END: Final = 1 << 62
-"""Codes of several columns are combined as long as they stay below."""
+"""Codes of several columns are combined as long as they stay below this."""
 
 
 class BatchKeys:
@@ -32,7 +32,7 @@ class BatchKeys:
     Attributes:
         array: The keys, one per element; a struct array if several columns make the key. Null is a key as well.
         positions: For each row of the batch the position of its key in `array` (numpy, int64). None after `take`.
-        distinct: Whether no key is there twice.
+        distinct: No key occurs twice.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class BatchKeys:
 
     def filter(self, mask: Any) -> BatchKeys:
         """The keys for which the mask (booleans, one per key) is true; null is not true."""
-        chosen = np.asarray([bool(wanted) for wanted in mask.to_pylist()] if hasattr(mask, "to_pylist") else mask, bool)
+        chosen = np.asarray([bool(flag) for flag in mask.to_pylist()] if hasattr(mask, "to_pylist") else mask, bool)
         if len(chosen) != len(self):
             raise InvalidRequestError(f"the mask has {len(chosen)} elements for {len(self)} keys")
         return self.take(np.flatnonzero(chosen))
@@ -94,7 +94,7 @@ class BatchKeys:
         yield from zip(groups[starts].tolist(), starts.tolist(), ends, strict=True)
 
     def put_into(self, cells: defaultdict[int, dict[Any, Any]], values: list[Any]) -> None:
-        """Set the cell of each key, by key group and stored key, to its value; of a key given twice the last."""
+        """Set the cell of each key, by key group and stored key, to its value; of a key that occurs twice the last."""
         keys = self.stored
         for key_group, start, end in self.runs():
             cells[key_group].update(zip(keys[start:end], values[start:end], strict=True))
@@ -128,13 +128,14 @@ def row_codes(column: Any) -> np.ndarray[Any, Any]:
     codes, size = None, 1
     for leaf in _leaves(column):
         encoded = leaf.dictionary_encode("encode")
-        own, own_size = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), max(1, len(encoded.dictionary))
+        leaf_codes: Any = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        leaf_size = max(1, len(encoded.dictionary))
         if codes is None:
-            codes, size = own, own_size
+            codes, size = leaf_codes, leaf_size
             continue
-        if size * own_size >= _CODES_END:
+        if size * leaf_size >= _CODES_END:
             codes, size = _renumbered(codes)
-        codes, size = codes * own_size + own, size * own_size
+        codes, size = codes * leaf_size + leaf_codes, size * leaf_size
     return np.zeros(len(column), np.int64) if codes is None else _renumbered(codes)[0]
 
 

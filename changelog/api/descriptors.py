@@ -1,7 +1,7 @@
-"""State descriptors, with PyFlink's names and signatures: what a user says about a state before getting its handle.
+"""State descriptors, with PyFlink's names and signatures: the declaration of a state.
 
-Every type argument takes what `varvite.changelog.types.factory.as_type` takes. Beyond PyFlink, every descriptor says
-what becomes of state that was stored with another type (docs/operate/schema-evolution.md).
+Every type argument takes the same as `varvite.changelog.types.factory.as_type`. Beyond PyFlink, every descriptor
+declares the conversion of state that was stored with another type (docs/operate/schema-evolution.md).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class StateDescriptor(ABC):
     Args:
         name: Unique among the states of an operator; not empty.
         type_info: Type of the whole value.
-        migrate: See `enable_migration`.
-        defaults: Path of a field → the value that it has in stored values that do not have the field; others have None.
-            A path is the field's name, or names from the outside in with points between.
+        migrate: As the argument of `enable_migration`.
+        defaults: Path of a field → its value in stored values that lack the field; other fields are None there. A path
+            is the field's name, or names from the outside in with points between.
 
     Raises:
-        InvalidRequestError: The name is not a str or is empty, a type is none, `migrate` cannot be called, or a default
-            does not fit a field.
+        InvalidRequestError: The name is not a str or is empty, an argument is no type, `migrate` cannot be called, or a
+            default does not fit a field.
     """
 
     kind: ClassVar[str]
@@ -79,7 +79,7 @@ class StateDescriptor(ABC):
         self._ttl_config = ttl_config
 
     def get_ttl_config(self) -> StateTtlConfig | None:
-        """What `enable_time_to_live` was given last."""
+        """The config of `enable_time_to_live`."""
         return self._ttl_config
 
     def enable_migration(self, migrate: Migration, from_type: TypeLike | None = None) -> None:
@@ -89,9 +89,9 @@ class StateDescriptor(ABC):
         automatic conversion; the result is checked and written to the changelog, so it is needed only once.
 
         Args:
-            migrate: From a value as the old type gives it to a value of this type; never gets or returns None. It must
-                give the same for the same value.
-            from_type: The old type that it takes; None for any. A function for the very type comes first. Give it if
+            migrate: From a value of the old type to a value of this type; never gets or returns None. It must return
+                the same for the same value.
+            from_type: The old type that it takes; None for any. A function for the exact type comes first. Set it if
                 the descriptor keeps the function after the migration.
 
         Raises:
@@ -107,7 +107,7 @@ class StateDescriptor(ABC):
 
     @property
     def stored_type(self) -> WireType:
-        """Type of what one cell of the state holds: the value, the element, the map value or the accumulator."""
+        """Type of one cell of the state: of the value, the element, the map value or the accumulator."""
         return self.type_info
 
     @property
@@ -182,10 +182,10 @@ class ReducingStateDescriptor(StateDescriptor):
     """Describes a `ReducingState`.
 
     Args:
-        name: See `StateDescriptor`.
+        name: As of `StateDescriptor`.
         reduce_function: A `ReduceFunction` or a callable of two values; else `TypeError`.
         type_info: Type of the values.
-        migrate, defaults: See `StateDescriptor`.
+        migrate, defaults: As of `StateDescriptor`.
     """
 
     kind = "reducing"
@@ -211,10 +211,10 @@ class AggregatingStateDescriptor(StateDescriptor):
     """Describes an `AggregatingState`.
 
     Args:
-        name: See `StateDescriptor`.
+        name: As of `StateDescriptor`.
         agg_function: An `AggregateFunction`; else `TypeError`.
         state_type_info: Type of the accumulator, which is what the state holds.
-        migrate, defaults: See `StateDescriptor`.
+        migrate, defaults: As of `StateDescriptor`.
     """
 
     kind = "aggregating"
@@ -237,7 +237,7 @@ class AggregatingStateDescriptor(StateDescriptor):
 
 
 def schema_of(descriptor: StateDescriptor) -> StateSchema:
-    """What replay and materialization must know of the state, as if it were new."""
+    """The schema of the state as a new one, for replay and materialization."""
     key_type = descriptor.map_key_type
     return StateSchema(
         name=descriptor.name,

@@ -29,7 +29,7 @@ class ReduceFunction(Function, Generic[T]):
 
     @abstractmethod
     def reduce(self, value1: T, value2: T) -> T:
-        """The combination of the value so far and of the value that is added; not None."""
+        """Combine the value so far with an added one; the result is not None."""
 
 
 class AggregateFunction(Function, Generic[IN, ACC, OUT]):
@@ -41,7 +41,7 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def add(self, value: IN, accumulator: ACC) -> ACC:
-        """The accumulator with the value in it: a new one, or the given one changed in place."""
+        """The accumulator with the value in it: a new one, or `accumulator` changed in place."""
 
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT:

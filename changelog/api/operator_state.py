@@ -34,7 +34,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
 
     @abstractmethod
     def contains(self, key: K) -> bool:
-        """Whether the key has an entry, be its value None."""
+        """Does the key have an entry, maybe of value None?"""
 
     @abstractmethod
     def items(self) -> list[tuple[K, V]]:
@@ -50,7 +50,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
 
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether there is no entry."""
+        """Is there no entry?"""
 
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
@@ -65,7 +65,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
 class BroadcastState(ReadOnlyBroadcastState[K, V]):
     """A map that is the same in every instance of the function, because every instance changes it alike.
 
-    So what is done to it may depend on the broadcast elements only. A value may be None, which is not the same as no
+    So its changes may depend on the broadcast elements only. A value may be None, which is not the same as no
     entry; a key may not.
     """
 
@@ -77,7 +77,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 
     @abstractmethod
     def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set all these; nothing is set if one is wrong."""
+        """Set all entries; nothing is set if one is wrong."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
@@ -91,7 +91,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 
 
 class OperatorStateStore(ABC):
-    """Where handles of non-keyed state come from. A state that was asked for before is the same state.
+    """The source of handles of non-keyed state. Descriptors of one name are one state.
 
     All three raise:
         InvalidRequestError: Not the descriptor of such a state, one with a time to live, or the name is taken.
@@ -112,8 +112,8 @@ class OperatorStateStore(ABC):
 
     @abstractmethod
     def get_registered_state_names(self) -> set[str]:
-        """Names of the list states that were asked for or restored."""
+        """Names of the list states that were declared or restored."""
 
     @abstractmethod
     def get_registered_broadcast_state_names(self) -> set[str]:
-        """Names of the broadcast states that were asked for or restored."""
+        """Names of the broadcast states that were declared or restored."""

@@ -30,7 +30,7 @@ class State(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Remove what the state holds for the current key."""
+        """Remove the state of the current key."""
 
 
 class ValueState(State, Generic[T]):
@@ -47,7 +47,7 @@ class ValueState(State, Generic[T]):
         """Set the value; None removes it. Raises `InvalidRequestError` if it is not of the state's type."""
 
     def get_many(self, keys: BatchKeys) -> Any:
-        """The values of these keys, whatever the current key is: an Arrow array of the state's type, null for none.
+        """The values of the keys, whatever the current key is: an Arrow array of the state's type, null for none.
 
         Raises `InvalidRequestError`, as do the other two, if values of the state's type have no Arrow form (lists,
         maps, pickled objects, integers of any size), or `keys` does not come from the context of a vectorised function.
@@ -55,7 +55,7 @@ class ValueState(State, Generic[T]):
         raise _one_key_only(self, keys)
 
     def put_many(self, keys: BatchKeys, values: Any) -> None:
-        """Set the value of each key to that element of an Arrow array; null removes it.
+        """Set the value of each key to the element of an Arrow array; null removes it.
 
         Raises `InvalidRequestError` if the array has another length, or cannot be cast to the state's type.
         """
@@ -67,13 +67,13 @@ class ValueState(State, Generic[T]):
 
 
 class AppendingState(State, Generic[IN, OUT]):
-    """Takes values one by one and gives something of all of them."""
+    """Takes values one by one and returns a result of all of them."""
 
     __slots__ = ()
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """What has come of the values so far."""
+        """The result of the values so far."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
@@ -87,7 +87,7 @@ class MergingState(AppendingState[IN, OUT]):
 
 
 class ReducingState(MergingState[T, T]):
-    """One value, which a `ReduceFunction` makes of all that were added. `get()` is None when empty.
+    """One value, the result of a `ReduceFunction` of all added values. `get()` is None when empty.
 
     `add(None)` clears the state, as in Flink's heap backend.
     """
@@ -96,7 +96,7 @@ class ReducingState(MergingState[T, T]):
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """An accumulator, which an `AggregateFunction` makes of all that were added. `get()` is None when empty.
+    """An accumulator, the result of an `AggregateFunction` of all added values. `get()` is None when empty.
 
     `add(None)` clears the state, as in Flink's heap backend.
     """
@@ -105,7 +105,7 @@ class AggregatingState(MergingState[IN, OUT]):
 
 
 class ListState(MergingState[T, list[T]]):
-    """A list. Adding needs no read of what is there. An element cannot be None."""
+    """A list. Adding needs no read of its elements. An element cannot be None."""
 
     __slots__ = ()
 
@@ -115,7 +115,7 @@ class ListState(MergingState[T, list[T]]):
 
     @abstractmethod
     def add_all(self, values: Sequence[T]) -> None:
-        """Add these to the end; none of them is added if one is wrong. No values change nothing.
+        """Add elements to the end; none is added if one is wrong. No values change nothing.
 
         Raises:
             InvalidRequestError: `values` or one of them is None, or one is not of the state's type.
@@ -123,7 +123,7 @@ class ListState(MergingState[T, list[T]]):
 
     @abstractmethod
     def update(self, values: Sequence[T]) -> None:
-        """Replace the elements by these; no values clear the state. Raises as `add_all`."""
+        """Replace all elements; no values clear the state. Raises as `add_all`."""
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.get())
@@ -148,7 +148,7 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set all these; nothing is set if one is wrong."""
+        """Set all entries; nothing is set if one is wrong."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
@@ -156,7 +156,7 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def contains(self, key: K) -> bool:
-        """Whether the key has an entry, be its value None."""
+        """Does the key have an entry, maybe of value None?"""
 
     @abstractmethod
     def items(self) -> list[tuple[K, V]]:
@@ -172,7 +172,7 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether there is no entry."""
+        """Is there no entry?"""
 
     def get_many(self, keys: BatchKeys, map_keys: Any) -> Any:
         """The entries (`keys[i]`, `map_keys[i]`), whatever the current key is: an Arrow array, null for none.
@@ -209,8 +209,8 @@ class MapState(State, Generic[K, V]):
         return iter(self.keys())
 
 
-def _one_key_only(state: State, *given: Any) -> InvalidRequestError:
-    del given
+def _one_key_only(state: State, *arguments: Any) -> InvalidRequestError:
+    del arguments
     return InvalidRequestError(
         f"{type(state).__name__} is read and written for one key at a time; only plain value and map states have "
         "methods for many keys"

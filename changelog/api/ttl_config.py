@@ -1,7 +1,7 @@
-"""`StateTtlConfig`: how long a state's values live, with PyFlink's names and signatures; and `Time`.
+"""`StateTtlConfig`: the life of a state's values, with PyFlink's names and signatures; and `Time`.
 
-Unlike PyFlink's, the whole is plain Python and needs no JVM, wrong values are refused when they are given, and there is
-event-time TTL (docs/guide/ttl.md).
+Unlike PyFlink's, it is plain Python and needs no JVM, wrong values are refused at once, and there is event-time TTL
+(docs/guide/ttl.md).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def _integer(given: Any, what: str) -> int:
-    if not isinstance(given, int) or isinstance(given, bool):
-        raise InvalidRequestError(f"{what} is {given!r}; give an int")
-    return given
+def _integer(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidRequestError(f"{what} is {value!r}; give an int")
+    return value
 
 
 class Time:
@@ -36,27 +36,27 @@ class Time:
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
-        """So many milliseconds."""
+        """A span in milliseconds."""
         return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:
-        """So many seconds."""
+        """A span in seconds."""
         return Time(_integer(seconds, "seconds") * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
-        """So many minutes."""
+        """A span in minutes."""
         return Time.seconds(_integer(minutes, "minutes") * 60)
 
     @staticmethod
     def hours(hours: int) -> Time:
-        """So many hours."""
+        """A span in hours."""
         return Time.minutes(_integer(hours, "hours") * 60)
 
     @staticmethod
     def days(days: int) -> Time:
-        """So many days, of 24 hours."""
+        """A span in days of 24 hours."""
         return Time.hours(_integer(days, "days") * 24)
 
     def to_milliseconds(self) -> int:
@@ -74,15 +74,15 @@ class Time:
 
 
 TimeLike: TypeAlias = Time | timedelta
-"""Wherever a `Time` is taken, a `timedelta` is as well."""
+"""A `timedelta` may stand for every `Time`."""
 
 PERIODIC_COMPACTION_TIME: Final = Time.days(30)
-"""Unless another is given, as in Flink."""
+"""The default, as in Flink."""
 _YEARS_MAX: Final = Time.days(365 * 10_000)
 
 
 class UpdateType(Enum):
-    """What renews a value's life."""
+    """The accesses that renew a value's life."""
 
     Disabled = 0
     """TTL is off."""
@@ -93,7 +93,7 @@ class UpdateType(Enum):
 
 
 class StateVisibility(Enum):
-    """Whether a value can be seen after its time."""
+    """Visibility of a value after its life."""
 
     ReturnExpiredIfNotCleanedUp = 0
     """As long as it has not been removed; a read that sees it removes it."""
@@ -102,13 +102,13 @@ class StateVisibility(Enum):
 
 
 class TtlTimeCharacteristic(Enum):
-    """Which time counts."""
+    """The clock of a value's life."""
 
     ProcessingTime = 0
     """The time of the batches."""
     EventTime = 1
-    """Values are stamped with the event time of the row that wrote them, and expire when the watermark has come so far.
-    Flink has no such thing."""
+    """Values are stamped with the event time of the row that wrote them, and expire by the watermark. Flink has
+    nothing like it."""
 
 
 class CleanupStrategy(ABC):  # noqa: B024 - PyFlink's base; nothing in it must be implemented
@@ -116,7 +116,7 @@ class CleanupStrategy(ABC):  # noqa: B024 - PyFlink's base; nothing in it must b
 
 
 class EmptyCleanupStrategy(CleanupStrategy):
-    """Of a strategy without settings."""
+    """Settings of a strategy without settings."""
 
 
 class IncrementalCleanupStrategy(CleanupStrategy):
@@ -131,7 +131,7 @@ class IncrementalCleanupStrategy(CleanupStrategy):
         return self._cleanup_size
 
     def run_cleanup_for_every_record(self) -> bool:
-        """Whether every row counts as an access."""
+        """Does every row count as an access?"""
         return self._run_cleanup_for_every_record
 
 
@@ -141,12 +141,12 @@ class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
     def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: TimeLike | None = None) -> None:
         self._query_time_after_num_entries = _positive(query_time_after_num_entries, "query_time_after_num_entries")
         # As in PyFlink, what is falsy means the default; a span of zero is a span.
-        is_given = bool(periodic_compaction_time) or isinstance(periodic_compaction_time, timedelta)
-        given = periodic_compaction_time if is_given else PERIODIC_COMPACTION_TIME
-        self._periodic_compaction_time = as_time(given, "periodic_compaction_time")
+        is_set = bool(periodic_compaction_time) or isinstance(periodic_compaction_time, timedelta)
+        period = periodic_compaction_time if is_set else PERIODIC_COMPACTION_TIME
+        self._periodic_compaction_time = as_time(period, "periodic_compaction_time")
 
     def get_query_time_after_num_entries(self) -> int:
-        """Entries that are checked before it is decided anew whether to go on."""
+        """Entries of one step of a sweep; after each step it is decided if the sweep goes on."""
         return self._query_time_after_num_entries
 
     def get_periodic_compaction_time(self) -> Time:
@@ -163,7 +163,7 @@ class Strategies(Enum):
 
 
 class CleanupStrategies:
-    """Which ways of cleaning up are on, besides the removal of what a read finds expired."""
+    """The ways of cleaning up that are on, besides the removal of expired values by reads."""
 
     Strategies = Strategies
     CleanupStrategy = CleanupStrategy
@@ -177,38 +177,38 @@ class CleanupStrategies:
         self._is_cleanup_in_background = _boolean(is_cleanup_in_background, "is_cleanup_in_background")
 
     def is_cleanup_in_background(self) -> bool:
-        """Whether incremental and compaction cleanup are on with defaults unless they were set."""
+        """Are incremental and compaction cleanup on with defaults unless they were set?"""
         return self._is_cleanup_in_background
 
     def in_full_snapshot(self) -> bool:
-        """Whether whole snapshots leave out what has expired."""
+        """Do full snapshots leave out expired values?"""
         return Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
         """Its settings; None if it is off."""
         default = IncrementalCleanupStrategy(5, False) if self._is_cleanup_in_background else None
-        found: Any = self._strategies.get(Strategies.INCREMENTAL_CLEANUP, default)
-        return found
+        strategy: Any = self._strategies.get(Strategies.INCREMENTAL_CLEANUP, default)
+        return strategy
 
     def get_rocksdb_compact_filter_cleanup_strategy(self) -> RocksdbCompactFilterCleanupStrategy | None:
         """Its settings; None if it is off."""
         default = RocksdbCompactFilterCleanupStrategy(1000) if self._is_cleanup_in_background else None
-        found: Any = self._strategies.get(Strategies.ROCKSDB_COMPACTION_FILTER, default)
-        return found
+        strategy: Any = self._strategies.get(Strategies.ROCKSDB_COMPACTION_FILTER, default)
+        return strategy
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CleanupStrategies, (dict(self._strategies), self._is_cleanup_in_background)
 
 
 class StateTtlConfig:
-    """How long values live; made by `StateTtlConfig.new_builder(Time.hours(1)).build()`. Immutable.
+    """The life of a state's values; made by `StateTtlConfig.new_builder(Time.hours(1)).build()`. Immutable.
 
     Args:
-        update_type: What renews a value's life.
-        state_visibility: Whether an expired value can be seen.
-        ttl_time_characteristic: Which time counts.
+        update_type: The accesses that renew a value's life.
+        state_visibility: Visibility of expired values.
+        ttl_time_characteristic: The clock of a value's life.
         ttl: The life; positive.
-        cleanup_strategies: How expired values are removed.
+        cleanup_strategies: The ways of removing expired values.
 
     Raises:
         InvalidRequestError: one of them is not such a value.
@@ -240,11 +240,11 @@ class StateTtlConfig:
         return Builder(ttl)
 
     def get_update_type(self) -> UpdateType:
-        """What renews a value's life."""
+        """The accesses that renew a value's life."""
         return self._update_type
 
     def get_state_visibility(self) -> StateVisibility:
-        """Whether an expired value can be seen."""
+        """Visibility of expired values."""
         return self._state_visibility
 
     def get_ttl(self) -> Time:
@@ -252,7 +252,7 @@ class StateTtlConfig:
         return self._ttl
 
     def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
-        """Which time counts."""
+        """The clock of a value's life."""
         return self._characteristic
 
     def is_enabled(self) -> bool:
@@ -260,7 +260,7 @@ class StateTtlConfig:
         return self._update_type is not UpdateType.Disabled
 
     def get_cleanup_strategies(self) -> CleanupStrategies:
-        """How expired values are removed."""
+        """The ways of removing expired values."""
         return self._cleanup_strategies
 
     def __repr__(self) -> str:
@@ -271,7 +271,7 @@ class StateTtlConfig:
 class Builder:
     """Makes a `StateTtlConfig`; every method returns the builder itself.
 
-    Unless told otherwise: OnCreateAndWrite, NeverReturnExpired, ProcessingTime, cleanup in the background.
+    Defaults: OnCreateAndWrite, NeverReturnExpired, ProcessingTime, cleanup in the background.
     """
 
     def __init__(self, ttl: TimeLike) -> None:
@@ -283,51 +283,51 @@ class Builder:
         self._strategies: dict[Strategies, CleanupStrategy] = {}
 
     def set_update_type(self, update_type: UpdateType) -> Builder:
-        """What renews a value's life."""
+        """Set the accesses that renew a value's life."""
         self._update_type = _member(update_type, UpdateType, "update_type")
         return self
 
     def update_ttl_on_create_and_write(self) -> Builder:
-        """Writing a value renews its life."""
+        """Let writing a value renew its life."""
         return self.set_update_type(UpdateType.OnCreateAndWrite)
 
     def update_ttl_on_read_and_write(self) -> Builder:
-        """Reading and writing a value renews its life."""
+        """Let reading and writing a value renew its life."""
         return self.set_update_type(UpdateType.OnReadAndWrite)
 
     def set_state_visibility(self, state_visibility: StateVisibility) -> Builder:
-        """Whether an expired value can be seen."""
+        """Set the visibility of expired values."""
         self._state_visibility = _member(state_visibility, StateVisibility, "state_visibility")
         return self
 
     def return_expired_if_not_cleaned_up(self) -> Builder:
-        """An expired value can be seen until it is removed."""
+        """Show an expired value until it is removed."""
         return self.set_state_visibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
 
     def never_return_expired(self) -> Builder:
-        """An expired value is never seen."""
+        """Never show an expired value."""
         return self.set_state_visibility(StateVisibility.NeverReturnExpired)
 
     def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeCharacteristic) -> Builder:
-        """Which time counts."""
+        """Set the clock of a value's life."""
         self._characteristic = _member(ttl_time_characteristic, TtlTimeCharacteristic, "ttl_time_characteristic")
         return self
 
     def use_processing_time(self) -> Builder:
-        """The time of the batches counts."""
+        """Count by the time of the batches."""
         return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
 
     def use_event_time(self) -> Builder:
-        """The event time of the rows and the watermark count."""
+        """Count by the event time of the rows and the watermark."""
         return self.set_ttl_time_characteristic(TtlTimeCharacteristic.EventTime)
 
     def cleanup_full_snapshot(self) -> Builder:
-        """Whole snapshots leave out what has expired."""
+        """Leave expired values out of full snapshots."""
         self._strategies[Strategies.FULL_STATE_SCAN_SNAPSHOT] = CleanupStrategies.EMPTY_STRATEGY
         return self
 
     def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> Builder:
-        """Every access pays for a check of a few entries; for state in memory.
+        """Check a few entries per access; for state in memory.
 
         Args:
             cleanup_size: Entries per access; positive.
@@ -340,24 +340,24 @@ class Builder:
     def cleanup_in_rocksdb_compact_filter(
         self, query_time_after_num_entries: int, periodic_compaction_time: TimeLike | None = None
     ) -> Builder:
-        """State in RocksDB, and what the materializer folds, is swept; see docs/guide/ttl.md.
+        """Sweep state in RocksDB and in the materializer's folds (docs/guide/ttl.md).
 
         Args:
             query_time_after_num_entries: Entries of one step of a sweep; positive.
-            periodic_compaction_time: Within this time every entry is checked once; 30 days unless it is given. A time
-                of zero makes no such promise.
+            periodic_compaction_time: Within this time every entry is checked once; 30 days by default. A time of
+                zero makes no such promise.
         """
         strategy = RocksdbCompactFilterCleanupStrategy(query_time_after_num_entries, periodic_compaction_time)
         self._strategies[Strategies.ROCKSDB_COMPACTION_FILTER] = strategy
         return self
 
     def disable_cleanup_in_background(self) -> Builder:
-        """Only what was set explicitly cleans up."""
+        """Clean up only in the ways that were set."""
         self._is_cleanup_in_background = False
         return self
 
     def set_ttl(self, ttl: TimeLike) -> Builder:
-        """The life; positive."""
+        """Set the life; positive."""
         self._ttl = _life(ttl)
         return self
 
@@ -370,34 +370,34 @@ class Builder:
 StateTtlConfig.Builder = Builder
 
 
-def as_time(given: Any, what: str) -> Time:
+def as_time(value: Any, what: str) -> Time:
     """A `Time` of one or of a timedelta, not negative. Raises `InvalidRequestError`."""
-    found = Time(given // _MILLISECOND) if isinstance(given, timedelta) else given
-    if not isinstance(found, Time) or not 0 <= found.to_milliseconds() <= _YEARS_MAX.to_milliseconds():
-        raise InvalidRequestError(f"{what} is {given!r}; give a Time such as Time.hours(1), or a timedelta")
-    return found
+    time = Time(value // _MILLISECOND) if isinstance(value, timedelta) else value
+    if not isinstance(time, Time) or not 0 <= time.to_milliseconds() <= _YEARS_MAX.to_milliseconds():
+        raise InvalidRequestError(f"{what} is {value!r}; give a Time such as Time.hours(1), or a timedelta")
+    return time
 
 
-def _life(given: Any) -> Time:
-    found = as_time(given, "the TTL")
-    if not found.to_milliseconds():
-        raise InvalidRequestError(f"the TTL is {given!r}; it must be positive: give at least one millisecond")
-    return found
+def _life(value: Any) -> Time:
+    time = as_time(value, "the TTL")
+    if not time.to_milliseconds():
+        raise InvalidRequestError(f"the TTL is {value!r}; it must be positive: give at least one millisecond")
+    return time
 
 
-def _positive(given: Any, what: str) -> int:
-    if _integer(given, what) <= 0:
-        raise InvalidRequestError(f"{what} is {given}; give at least 1")
-    return given
+def _positive(value: Any, what: str) -> int:
+    if _integer(value, what) <= 0:
+        raise InvalidRequestError(f"{what} is {value}; give at least 1")
+    return value
 
 
-def _boolean(given: Any, what: str) -> bool:
-    if not isinstance(given, bool):
-        raise InvalidRequestError(f"{what} is {given!r}; give True or False")
-    return given
+def _boolean(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRequestError(f"{what} is {value!r}; give True or False")
+    return value
 
 
-def _member(given: Any, kind: type[Any], what: str) -> Any:
-    if not isinstance(given, kind):
-        raise InvalidRequestError(f"{what} is {given!r}; give a {kind.__name__}")
-    return given
+def _member(value: Any, kind: type[Any], what: str) -> Any:
+    if not isinstance(value, kind):
+        raise InvalidRequestError(f"{what} is {value!r}; give a {kind.__name__}")
+    return value

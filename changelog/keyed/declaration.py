@@ -15,7 +15,7 @@ from varvite.changelog.keyed.overlays.list import ListOverlay
 from varvite.changelog.keyed.overlays.map import MapOverlay
 from varvite.changelog.keyed.overlays.value import ValueOverlay
 from varvite.changelog.schema.history import change
-from varvite.changelog.schema.ttl import record_of, wanted_settings, with_ttl
+from varvite.changelog.schema.ttl import enabled_settings, record_of, with_ttl
 from varvite.changelog.segments.columns import LIST, MAP, VALUE_LIKE, type_of
 from varvite.changelog.types.stamped import unstamped
 from varvite.storage.errors import InvalidRequestError, InvariantError
@@ -51,7 +51,7 @@ def declared_schema(
         now: The time of the batch; None if none has begun.
         operator: The operator's uid, for errors.
     """
-    schema, settings = schema_of(descriptor), wanted_settings(descriptor.get_ttl_config())
+    schema, settings = schema_of(descriptor), enabled_settings(descriptor.get_ttl_config())
     if settings is None and (stored is None or record_of(stored) is None):
         return schema
     if now is None:

@@ -1,11 +1,11 @@
 """`OperatorStateBackend`: the non-keyed state of one (operator, partition) as the user's function sees it.
 
-It begins with what a checkpoint holds, as sections, and `sections()` is what the next checkpoint has to hold. It is not
-logged: who owns the backend compares the two, and keeps the new sections once the batch is confirmed. A batch that
-never will be is undone by throwing the backend away, with the function and its handles, and making a new one from the
-sections before (I3, I4).
+It begins with the sections of a checkpoint, and `sections()` are those of the next checkpoint. It is not logged: the
+backend's owner compares the two, and keeps the new sections once the batch is confirmed. A batch that is never
+confirmed is undone by discarding the backend, with the function and its handles, and making a new one from the sections
+before (I3, I4).
 
-What was restored and nobody has asked for is carried along as it is.
+Restored state that the function has not declared is carried along as it is.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ C = TypeVar("C", ListCells, BroadcastCells)
 
 
 class OperatorStateBackend(OperatorStateStore):
-    """See the module; used by one thread.
+    """Cells and handles of all states; used by one thread.
 
     Args:
         operator: The operator's uid, for errors.
-        sections: The state to begin with.
-        shares: By name of a state: what of it is kept, instead, if nobody asks for it until `settle`.
+        sections: The restored state.
+        shares: Name of a state → the sections that are kept instead, if it is not declared until `settle`.
         generic_types: States may hold pickled objects.
 
     Raises `IncompatibleError` if a state holds pickled objects, and none may.
@@ -75,7 +75,7 @@ class OperatorStateBackend(OperatorStateStore):
         self._generic_types = generic_types
         self._shares = dict(shares or {})
         self._restored: dict[str, list[StateSection]] = {}
-        """What nobody has asked for yet, by name; raw state has a name of its own."""
+        """Name → sections of states that are not declared yet; raw state has its own name."""
         for section in sections:
             self._restored.setdefault(section.name, []).append(section)
         self._cells: dict[str, ListCells | BroadcastCells] = {}
@@ -87,7 +87,7 @@ class OperatorStateBackend(OperatorStateStore):
         return BroadcastStateHandle(self._broadcast_cells(state_descriptor))
 
     def get_read_only_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
-        """The same state as of `get_broadcast_state`, for those who must not change it. Errors likewise."""
+        """The state of `get_broadcast_state`, not to be changed. Raises as that."""
         return ReadOnlyBroadcastStateHandle(self._broadcast_cells(state_descriptor))
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
@@ -109,18 +109,18 @@ class OperatorStateBackend(OperatorStateStore):
 
         Raises `InvalidRequestError` if a value does not fit its type.
         """
-        found: list[StateSection] = []
+        sections: list[StateSection] = []
         for name in sorted({*self._restored, *self._cells}):
             cells = self._cells.get(name)
             if cells is None:
-                found += self._shares.get(name, self._restored[name])
+                sections += self._shares.get(name, self._restored[name])
             else:
                 section = cells.section()
-                found += [] if section is None else [section]
-        return tuple(found)
+                sections += [] if section is None else [section]
+        return tuple(sections)
 
     def settle(self) -> None:
-        """The first batch is confirmed: what nobody has asked for is from now on what was kept of it."""
+        """Reduce states that are still not declared to their shares: the first batch is confirmed."""
         for name, kept in self._shares.items():
             if self._restored.pop(name, None) is not None and kept:
                 self._restored[name] = list(kept)
@@ -140,8 +140,8 @@ class OperatorStateBackend(OperatorStateStore):
 
     def set_raw_streams(self, operator: Sequence[bytes], keyed: Sequence[tuple[int, bytes]]) -> None:
         """Replace all raw state; the key groups of `keyed` ascend."""
-        made = section_of(RAW_NAME, RAW_KEYED, keyed), section_of(RAW_NAME, RAW_OPERATOR, operator)
-        sections = [section for section in made if section is not None]
+        raw = section_of(RAW_NAME, RAW_KEYED, keyed), section_of(RAW_NAME, RAW_OPERATOR, operator)
+        sections = [section for section in raw if section is not None]
         self._restored.pop(RAW_NAME, None)
         if sections:
             self._restored[RAW_NAME] = sections
@@ -156,21 +156,21 @@ class OperatorStateBackend(OperatorStateStore):
         return restored | {name for name, cells in self._cells.items() if cells.kind == kind}
 
     def _broadcast_cells(self, descriptor: MapStateDescriptor) -> BroadcastCells:
-        cells = self._known(descriptor, MapStateDescriptor, BROADCAST, BroadcastCells)
+        cells = self._declared(descriptor, MapStateDescriptor, BROADCAST, BroadcastCells)
         if cells is not None:
             return cells
         key_type, value_type = descriptor.map_key_type, descriptor.stored_type
-        made = BroadcastCells(descriptor.name, self._operator, key_type, value_type)
+        cells = BroadcastCells(descriptor.name, self._operator, key_type, value_type)
         for section in self._restored.get(descriptor.name, ()):
             convert, stored_type = self._conversion(section, descriptor)
             for key, value in section.decoded():
                 stored = None if value is None else convert(stored_type.from_wire(value))
-                made.stored[key_type.from_wire(key)] = stored
-        self._claim(descriptor.name, made)
-        return made
+                cells.stored[key_type.from_wire(key)] = stored
+        self._claim(descriptor.name, cells)
+        return cells
 
     def _list(self, descriptor: ListStateDescriptor, kind: SectionKind) -> ListState[Any]:
-        cells = self._known(descriptor, ListStateDescriptor, kind, ListCells)
+        cells = self._declared(descriptor, ListStateDescriptor, kind, ListCells)
         if cells is None:
             cells = ListCells(descriptor.name, self._operator, kind, descriptor.stored_type)
             for section in self._restored.get(descriptor.name, ()):
@@ -180,18 +180,18 @@ class OperatorStateBackend(OperatorStateStore):
         return OperatorListState(cells)
 
     def _claim(self, name: str, cells: ListCells | BroadcastCells) -> None:
-        """From now on the state is these cells; their section is the restored one if nothing was converted."""
+        """Keep the cells of a newly declared state; their section is the restored one if nothing was converted."""
         restored = self._restored.pop(name, [])
         if len(restored) == 1:
             cells.remember(restored[0])
         self._cells[name] = cells
 
-    def _known(
-        self, descriptor: StateDescriptor, wanted: type[StateDescriptor], kind: SectionKind, cells_type: type[C]
+    def _declared(
+        self, descriptor: StateDescriptor, expected: type[StateDescriptor], kind: SectionKind, cells_type: type[C]
     ) -> C | None:
-        """The cells of a state that was asked for before; None if it was not."""
-        if not isinstance(descriptor, wanted):
-            raise InvalidRequestError(f"{descriptor!r} is not a {wanted.__name__}", operator=self._operator)
+        """The cells of a state that was declared before; None if it was not."""
+        if not isinstance(descriptor, expected):
+            raise InvalidRequestError(f"{descriptor!r} is not a {expected.__name__}", operator=self._operator)
         if not self._generic_types:
             refuse_declared(descriptor, self._operator)
         ttl = descriptor.get_ttl_config()
@@ -200,36 +200,36 @@ class OperatorStateBackend(OperatorStateStore):
                 f"state {descriptor.name!r} has a time to live, which only keyed state can have",
                 operator=self._operator,
             )
-        known = self._cells.get(descriptor.name)
-        if known is None:
+        cells = self._cells.get(descriptor.name)
+        if cells is None:
             return None
-        if known.kind != kind or known.types != (descriptor.map_key_type, descriptor.stored_type):
+        if cells.kind != kind or cells.types != (descriptor.map_key_type, descriptor.stored_type):
             raise InvalidRequestError(
-                f"state {descriptor.name!r} exists already as {known.kind} state of another type or kind than {kind} "
+                f"state {descriptor.name!r} exists already as {cells.kind} state of another type or kind than {kind} "
                 f"state of {descriptor.type_info}; give the states different names",
                 operator=self._operator,
             )
-        return known if isinstance(known, cells_type) else None
+        return cells if isinstance(cells, cells_type) else None
 
     def _conversion(
         self, section: StateSection, descriptor: StateDescriptor, kind: SectionKind = BROADCAST
     ) -> tuple[Callable[[Any], Any], WireType]:
-        """From stored forms of the restored type to those of the declared one; and the restored type.
+        """(Conversion of stored forms of the restored type to those of the declared one, the restored type).
 
         Raises `IncompatibleError` if there is none.
         """
-        wanted = msgspec.structs.replace(schema_of(descriptor), kind=kind)
+        declared = msgspec.structs.replace(schema_of(descriptor), kind=kind)
         stored = StateSchema(
             name=section.name, kind=section.kind, value_type=section.value_type, map_key_type=section.map_key_type
         )
         old = unstamped(type_of(section.value_type))
         migrate = descriptor.migration_from(old)
-        decided = change(stored, wanted, descriptor.defaults, self._operator, migrates=migrate is not None)
-        if not decided.is_new_version:
+        decision = change(stored, declared, descriptor.defaults, self._operator, migrates=migrate is not None)
+        if not decision.is_new_version:
             return _same, old
-        if decided.migrates and migrate is not None:
+        if decision.migrates and migrate is not None:
             return stored_migration(descriptor, old, migrate, self._operator), old
-        return stored_conversion(decided.schema, stored.version) or _same, old
+        return stored_conversion(decision.schema, stored.version) or _same, old
 
 
 def _same(stored: Any) -> Any:

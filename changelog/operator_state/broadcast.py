@@ -28,7 +28,7 @@ class BroadcastCells:
         self.key_type = key_type
         self.value_type = value_type
         self.stored: dict[Any, Any] = {}
-        """Stored key → stored value, None for a null value. Whoever changes it must `forget` the section."""
+        """Stored key → stored value, None for a null value. Every change must `forget` the section."""
         self._section: StateSection | None = None
 
     @property
@@ -46,13 +46,13 @@ class BroadcastCells:
         return self._section
 
     def remember(self, section: StateSection) -> None:
-        """The state is what this section says, if it is of the state's types."""
+        """Keep the section that the state was restored from, if it is of the state's types."""
         types = section.map_key_type, section.value_type
         if types == (self.key_type.type_string(), self.value_type.type_string()):
             self._section = section
 
     def forget(self) -> None:
-        """The state changes."""
+        """Drop the section: the state changes."""
         self._section = None
 
     def freeze_key(self, key: Any) -> Any:
@@ -77,7 +77,7 @@ class BroadcastCells:
 
 
 class _Reading(ReadOnlyBroadcastState[K, V]):
-    """What both handles read."""
+    """Base of both handles: their reads."""
 
     __slots__ = ("_cells", "_thaw", "_thaw_key")
 
@@ -115,7 +115,7 @@ class ReadOnlyBroadcastStateHandle(_Reading[K, V]):
     __slots__ = ()
 
     def clear(self) -> None:
-        """Never works: PyFlink has this method here because every state has it."""
+        """Raise an error: PyFlink has this method here because every state has it."""
         raise self._cells.refused("it may only be read here; change it where broadcast elements are processed")
 
 

@@ -1,7 +1,7 @@
 """Images: the whole non-keyed state of one partition, encoded (docs/reference/formats/operator-state.md).
 
-An image is one frame of kind `OPST`. It does not say of which partition it is or when it was written: the chain says
-that. So partitions that hold the same have the same bytes.
+An image is one frame of kind `OPST`. Its partition and its seq are not in it: they are in the chain. So partitions with
+the same state have the same bytes.
 
 Invariants: I8, I10 (an image is at most `IMAGE_BYTES_MAX`).
 """
@@ -39,7 +39,7 @@ class SectionHeader(Record, frozen=True, kw_only=True):
 
 
 class ImageHeader(Record, frozen=True, kw_only=True):
-    """What an image says of itself."""
+    """The header of an image."""
 
     job_id: str
     operator: str
@@ -72,7 +72,7 @@ def encode_image(image: Image) -> bytes:
         sizes = ", ".join(f"{s.name!r}: {len(s.data)}" for s in image.sections)
         raise InvalidRequestError(
             f"the non-keyed state of a partition has {len(body)} bytes ({sizes}), above the limit of "
-            f"{IMAGE_BYTES_MAX}: it is written whole at every change; keep what is large in keyed state",
+            f"{IMAGE_BYTES_MAX}: it is written whole at every change; keep large state in keyed state",
             operator=image.operator,
         )
     return body
@@ -97,15 +97,14 @@ def decode_image(data: bytes | memoryview, name: str) -> Image:
 
 
 def _sections(headers: Sequence[SectionHeader], blob: memoryview) -> tuple[StateSection, ...]:
-    found: list[StateSection] = []
+    sections: list[StateSection] = []
     offset = 0
-    for one in headers:
-        data = bytes(blob[offset : offset + one.length])
-        offset += one.length
-        found.append(
+    for h in headers:
+        data = bytes(blob[offset : offset + h.length])
+        offset += h.length
+        sections.append(
             StateSection(
-                name=one.name, kind=one.kind, value_type=one.value_type, map_key_type=one.map_key_type, rows=one.rows,
-                data=data,
+                name=h.name, kind=h.kind, value_type=h.value_type, map_key_type=h.map_key_type, rows=h.rows, data=data
             )
-        )  # fmt: skip
-    return tuple(found)
+        )
+    return tuple(sections)

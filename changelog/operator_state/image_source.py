@@ -1,6 +1,6 @@
-"""Reading the images that a restore needs: verified, and each slice once, however many partitions share it.
+"""Reading of the images that a restore needs: verified, and each slice once, however many partitions share it.
 
-Invariants: I8 (CRC of every slice; an image must be of the operator that its reference says).
+Invariants: I8 (CRC of every slice; an image must be of its reference's operator).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def read_images(store: ObjectStore, images: Iterable[ImageRef]) -> dict[ImageRef
 
     Raises:
         MissingObjectError: an object is gone; names it.
-        CorruptDataError: a slice fails its CRC, or is not what its reference says.
+        CorruptDataError: a slice fails its CRC, or is of another operator than its reference.
         IncompatibleError: written by a newer varvite.
     """
     by_slice: dict[ObjectSlice, list[ImageRef]] = {}
     for image in images:
         by_slice.setdefault(image.data, []).append(image)
-    found: dict[ImageRef, tuple[StateSection, ...]] = {}
+    sections: dict[ImageRef, tuple[StateSection, ...]] = {}
     for place, data in read_slices(store, by_slice):
         image = decode_image(data, place.name)
         for ref in by_slice[place]:
@@ -42,5 +42,5 @@ def read_images(store: ObjectStore, images: Iterable[ImageRef]) -> dict[ImageRef
                     operator=ref.operator,
                     partition=ref.partition,
                 )
-            found[ref] = image.sections
-    return found
+            sections[ref] = image.sections
+    return sections

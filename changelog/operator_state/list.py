@@ -27,12 +27,12 @@ class ListCells:
         self.operator = operator
         self.element_type = element_type
         self.stored: list[Any] = []
-        """Whoever changes it must `forget` the section."""
+        """Every change must `forget` the section."""
         self._section: StateSection | None = None
 
     @property
     def types(self) -> tuple[None, WireType]:
-        """No map key, and the element's type."""
+        """(None, the element's type): a list has no map key."""
         return None, self.element_type
 
     def section(self) -> StateSection | None:
@@ -43,12 +43,12 @@ class ListCells:
         return self._section
 
     def remember(self, section: StateSection) -> None:
-        """The state is what this section says, if it is of the state's type."""
+        """Keep the section that the state was restored from, if it is of the state's type."""
         if section.value_type == self.element_type.type_string():
             self._section = section
 
     def forget(self) -> None:
-        """The state changes."""
+        """Drop the section: the state changes."""
         self._section = None
 
 

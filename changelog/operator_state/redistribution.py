@@ -1,10 +1,10 @@
-"""What non-keyed state a partition begins with when a job starts again, perhaps with another parallelism; pure.
+"""The non-keyed state of a partition at the start of a job, perhaps with another parallelism; pure.
 
 | state | same parallelism | another parallelism |
 |---|---|---|
-| list, raw operator | what the partition had | the elements of all, in order, in equal shares |
+| list, raw operator | the partition's | the elements of all, in order, in equal shares |
 | union list | the elements of all, in order | likewise |
-| broadcast | what the partition had | what one of the old partitions had, each in turn: all had the same |
+| broadcast | the partition's | that of one old partition, each in turn: all had the same |
 | raw keyed | the streams of the partition's key groups | likewise |
 
 Every partition decides for itself, from the same images: together they get every element once (I5).
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """A partition, and how many there are."""
+    """A partition, and the number of partitions."""
 
     partition: int
     parallelism: int
@@ -34,33 +34,33 @@ class Place(NamedTuple):
 def redistributed(
     images: Mapping[int, Sequence[StateSection]], parallelism_before: int, place: Place
 ) -> tuple[StateSection, ...]:
-    """The state that a partition begins with.
+    """The first state of a partition.
 
     Args:
-        images: By old partition, what it had; old partitions without state may be left out.
-        parallelism_before: How many old partitions there were.
+        images: Old partition → its sections; old partitions without state may be left out.
+        parallelism_before: The number of old partitions.
         place: The new partition.
     """
     stays = place.parallelism == parallelism_before
-    found: list[StateSection] = []
+    sections: list[StateSection] = []
     for (_, kind), by_partition in _by_state(images):
         if kind == BROADCAST:
-            found += _copy(by_partition, place, stays=stays)
+            sections += _copy(by_partition, place, stays=stays)
         elif kind == RAW_KEYED:
-            found += _of_key_groups(_all(by_partition), place)
+            sections += _of_key_groups(_all(by_partition), place)
         elif kind == UNION_LIST:
-            found += _joined(_all(by_partition))
+            sections += _joined(_all(by_partition))
         else:
-            found += by_partition.get(place.partition, []) if stays else _share(_all(by_partition), place)
-    return tuple(found)
+            sections += by_partition.get(place.partition, []) if stays else _share(_all(by_partition), place)
+    return tuple(sections)
 
 
 def union_shares(
     images: Mapping[int, Sequence[StateSection]], parallelism_before: int, place: Place
 ) -> dict[str, list[StateSection]]:
-    """By name of each union list: what the partition keeps of it if the function does not ask for it.
+    """Name of each union list → the sections that the partition keeps of it if the function does not declare it.
 
-    As of a list: else every start of the job would multiply what nobody sorts out. Arguments as of `redistributed`.
+    Those of a list: else every start of the job would multiply the elements. Arguments as of `redistributed`.
     """
     stays = place.parallelism == parallelism_before
     return {
@@ -74,11 +74,11 @@ def _by_state(
     images: Mapping[int, Sequence[StateSection]],
 ) -> list[tuple[tuple[str, str], dict[int, list[StateSection]]]]:
     """Name and kind of each state, in order, and its sections by partition, ascending."""
-    had: dict[tuple[str, str], dict[int, list[StateSection]]] = {}
+    by_state: dict[tuple[str, str], dict[int, list[StateSection]]] = {}
     for partition in sorted(images):
         for section in images[partition]:
-            had.setdefault((section.name, section.kind), {}).setdefault(partition, []).append(section)
-    return sorted(had.items(), key=lambda item: item[0])
+            by_state.setdefault((section.name, section.kind), {}).setdefault(partition, []).append(section)
+    return sorted(by_state.items(), key=lambda item: item[0])
 
 
 def _all(by_partition: Mapping[int, list[StateSection]]) -> list[StateSection]:
@@ -97,20 +97,20 @@ def _share(sections: Sequence[StateSection], place: Place) -> list[StateSection]
     total = sum(section.rows for section in sections)
     first = total * place.partition // place.parallelism
     end = total * (place.partition + 1) // place.parallelism
-    taken: list[StateSection | None] = []
+    share: list[StateSection | None] = []
     position = 0
     for section in sections:
         begin, stop = max(first - position, 0), min(end - position, section.rows)
         if begin < stop:
-            taken.append(section if stop - begin == section.rows else section.with_rows(section.decoded()[begin:stop]))
+            share.append(section if stop - begin == section.rows else section.with_rows(section.decoded()[begin:stop]))
         position += section.rows
-    return _joined(section for section in taken if section is not None)
+    return _joined(section for section in share if section is not None)
 
 
 def _of_key_groups(sections: Sequence[StateSection], place: Place) -> list[StateSection]:
     rows: list[tuple[int, bytes]] = [row for section in sections for row in section.decoded()]
-    mine = sorted(row for row in rows if place.low <= row[0] < place.high)
-    section = sections[0].with_rows(mine)
+    kept = sorted(row for row in rows if place.low <= row[0] < place.high)
+    section = sections[0].with_rows(kept)
     return [] if section is None else [section]
 
 
@@ -122,9 +122,9 @@ def _joined(sections: Iterable[StateSection]) -> list[StateSection]:
             runs[-1].append(section)
         else:
             runs.append([section])
-    found: list[StateSection] = []
+    joined: list[StateSection] = []
     for run in runs:
         rows: list[Any] = [row for section in run for row in section.decoded()] if len(run) > 1 else []
         whole = run[0].with_rows(rows) if rows else run[0]
-        found += [] if whole is None else [whole]
-    return found
+        joined += [] if whole is None else [whole]
+    return joined

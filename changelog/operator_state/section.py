@@ -1,4 +1,4 @@
-"""`StateSection`: one non-keyed state of one partition as frozen bytes: what checkpoints hold and restores give back.
+"""`StateSection`: one non-keyed state of one partition as frozen bytes, in checkpoints and restores.
 
 Rows are kept encoded, so that sections are compared, copied and carried along without decoding values. Equal states
 have equal bytes, but the order of a broadcast state's entries counts (I5).
@@ -39,7 +39,7 @@ _DECODERS: Final[dict[SectionKind, msgspec.msgpack.Decoder[Any]]] = {
 
 
 class StateSection(msgspec.Struct, frozen=True, kw_only=True):
-    """A state, or the part of it that has one type. An image may have several of one name, which follow each other.
+    """A state, or the rows of it that have one type. An image may have several of one name, which follow each other.
 
     A row is: of a list an element's wire form; of a broadcast state the wire forms of key and value, None for a null
     value; of raw operator state the bytes of one stream; of raw keyed state a key group and its bytes.

@@ -1,4 +1,4 @@
-"""The versions that the value schema of one state went through, and how stored values of each are read; pure.
+"""The versions of the value schema of one state, and the reading of stored values of each; pure.
 
 Each version is reached from the one before by a step that `varvite.changelog.types.evolution` knows. A value of an
 older version becomes a current one by taking every step in between, never by a shortcut: a field that was dropped and
@@ -6,7 +6,7 @@ later added again is empty, whether a store converted the value in between (hash
 function of the log alone (I5).
 
 When TTL is switched on the type becomes `stamped<T>`, which is a version like any other: older values get the lowest
-stamp. Stamps never go again, and in all else conversions are between what is stamped.
+stamp. Stamps never go away again, and conversions of other changes are between the values inside the stamps.
 
 A step that only a user's migration function can take begins the history anew (`StateSchema.earlier` is empty): the
 whole state is written again in the batch that introduces it. Values of an older version can then only be met in the
@@ -42,14 +42,14 @@ VERSIONS_MAX: Final = VERSION_NUMBER_MAX
 
 WireReader: TypeAlias = "Callable[[bytes], Any]"
 StoredConversion: TypeAlias = "Callable[[Any], Any]"
-"""From the stored form of an older value to that of a current one; a null map value is None, unless it has a stamp."""
+"""Stored form of an older value → that of a current one; a null map value is None, unless it has a stamp."""
 
 
 class Change(NamedTuple):
-    """What a declaration means for a state that is stored already."""
+    """The effect of a declaration on a stored state."""
 
     schema: StateSchema
-    """Under which values are written from now on."""
+    """The schema of values that are written from now on."""
     is_new_version: bool
     migrates: bool
     """The new version needs the migration function."""
@@ -60,65 +60,65 @@ def first_version(schema: StateSchema) -> int:
     return schema.version - len(schema.earlier)
 
 
-def same_declaration(one: StateSchema, other: StateSchema) -> bool:
-    """Whether two schemas declare the same state, at whatever version."""
-    return _shape(one) == _shape(other) and (one.value_type, one.ttl) == (other.value_type, other.ttl)
+def same_declaration(a: StateSchema, b: StateSchema) -> bool:
+    """Do two schemas declare the same state, at whatever version?"""
+    return _shape(a) == _shape(b) and (a.value_type, a.ttl) == (b.value_type, b.ttl)
 
 
 def change(
-    stored: StateSchema, wanted: StateSchema, defaults: Mapping[str, bytes], operator: str, *, migrates: bool
+    stored: StateSchema, declared: StateSchema, defaults: Mapping[str, bytes], operator: str, *, migrates: bool
 ) -> Change:
-    """What to do when a state that is stored as one schema is declared as another.
+    """The effect of declaring a state that is stored as one schema as another.
 
     Args:
         stored: The newest version.
-        wanted: As declared: version 0, without history.
-        defaults: Path → wire form, of any fields of the wanted type.
+        declared: The declared schema: version 0, without history.
+        defaults: Path → wire form, of any fields of the declared type.
         operator: The operator's uid, for errors.
-        migrates: The user gave a migration function for the stored type.
+        migrates: The user has a migration function for the stored type.
 
     Raises:
         IncompatibleError: naming the operator, the state, both schemas and the ways out.
     """
-    if _shape(stored) != _shape(wanted):
-        raise incompatible(stored, wanted, _shape_problem(stored, wanted), operator)
-    if stored.value_type == wanted.value_type:
-        kept = stored if stored.ttl == wanted.ttl else msgspec.structs.replace(stored, ttl=wanted.ttl)
+    if _shape(stored) != _shape(declared):
+        raise incompatible(stored, declared, _shape_problem(stored, declared), operator)
+    if stored.value_type == declared.value_type:
+        kept = stored if stored.ttl == declared.ttl else msgspec.structs.replace(stored, ttl=declared.ttl)
         return Change(kept, is_new_version=False, migrates=False)
     version = stored.version + 1
-    if migrates and plain_type_string(stored.value_type) != plain_type_string(wanted.value_type):
-        begun = msgspec.structs.replace(wanted, version=version, earlier=(), defaults=None)
+    if migrates and plain_type_string(stored.value_type) != plain_type_string(declared.value_type):
+        begun = msgspec.structs.replace(declared, version=version, earlier=(), defaults=None)
         return Change(begun, is_new_version=True, migrates=True)
-    decision = evolve(_plain_type(stored), _plain_type(wanted), Step(defaults))
+    decision = evolve(_plain_type(stored), _plain_type(declared), Step(defaults))
     if isinstance(decision, Incompatible):
-        raise incompatible(stored, wanted, decision.reason, operator)
+        raise incompatible(stored, declared, decision.reason, operator)
     if len(stored.earlier) + 2 > VERSIONS_MAX:
         problem = f"the state would have more than {VERSIONS_MAX} versions, of which values may still be stored"
-        raise incompatible(stored, wanted, problem, operator)
+        raise incompatible(stored, declared, problem, operator)
     added = decision.added if isinstance(decision, Converter) else ()
     used = {path: defaults[path] for path in added if path in defaults}
     before = ValueVersion(value_type=stored.value_type, defaults=stored.defaults)
-    grown = msgspec.structs.replace(wanted, version=version, defaults=used or None, earlier=(*stored.earlier, before))
+    grown = msgspec.structs.replace(declared, version=version, defaults=used or None, earlier=(*stored.earlier, before))
     return Change(grown, is_new_version=True, migrates=False)
 
 
-def newer(known: StateSchema, other: StateSchema, operator: str) -> StateSchema:
-    """The newer of two schemas of one state; its TTL is what both say together (`varvite.changelog.schema.ttl.merged`).
+def newer(a: StateSchema, b: StateSchema, operator: str) -> StateSchema:
+    """The newer of two schemas of one state, with the TTL of both together (`varvite.changelog.schema.ttl.merged`).
 
     Raises `IncompatibleError` unless they are versions of one history.
     """
-    if _shape(known) != _shape(other):
-        raise incompatible(known, other, _shape_problem(known, other), operator)
-    first = max(first_version(known), first_version(other))
-    for version in range(first, min(known.version, other.version) + 1):
-        mine, theirs = _version(known, version), _version(other, version)
-        if mine.value_type != theirs.value_type or (version > first and mine.defaults != theirs.defaults):
-            raise incompatible(known, other, f"they are both called version {version}", operator)
-    return merged(known, other)
+    if _shape(a) != _shape(b):
+        raise incompatible(a, b, _shape_problem(a, b), operator)
+    first = max(first_version(a), first_version(b))
+    for version in range(first, min(a.version, b.version) + 1):
+        in_a, in_b = _version(a, version), _version(b, version)
+        if in_a.value_type != in_b.value_type or (version > first and in_a.defaults != in_b.defaults):
+            raise incompatible(a, b, f"they are both called version {version}", operator)
+    return merged(a, b)
 
 
 def newest_of(schemas: Sequence[StateSchema], operator: str) -> StateSchema:
-    """What the partitions of an operator say of one state, as one.
+    """The newest of the schemas that an operator's partitions have of one state.
 
     Raises `IncompatibleError` if only some of them have migrated it: those that have not could not be read any more.
     """
@@ -134,11 +134,11 @@ def newest_of(schemas: Sequence[StateSchema], operator: str) -> StateSchema:
 
 
 def wire_reader(schema: StateSchema, number: int) -> WireReader:
-    """From wire forms of an older version to stored forms of the current one, both without time stamps.
+    """A function from wire forms of an older version to stored forms of the current one, both without time stamps.
 
     Args:
         schema: The current version.
-        number: What stands for the version in stored values: the version modulo 128.
+        number: The number of the version in stored values: the version modulo 128.
 
     Raises:
         CorruptDataError: the state's history has no such version.
@@ -155,7 +155,7 @@ def wire_reader(schema: StateSchema, number: int) -> WireReader:
 
 
 def migrating_reader(before: StateSchema, migrate: StoredConversion, number: int) -> WireReader:
-    """The same across a migration: `migrate` makes the stored form from that of the newest version of `before`."""
+    """The `wire_reader` across a migration: `migrate` takes the stored form of the newest version of `before`."""
     return _then(wire_reader(before, number), migrate)
 
 
@@ -165,7 +165,7 @@ def migrating_conversion(before: StateSchema, after: StateSchema, migrate: Store
 
 
 def stored_conversion(schema: StateSchema, version: int) -> StoredConversion | None:
-    """From values of an older version, not older than `first_version`, to current ones; None if they stay the same."""
+    """The conversion of values of a version from `first_version` on to current ones; None if they stay the same."""
     before, rewrite = _version(schema, version), _wire_conversion(schema, version)
     if rewrite is not None:
         convert = _then(_then(_plain_type(before).to_wire, rewrite), _plain_type(schema).from_wire)
@@ -192,14 +192,14 @@ def changes_at(newest: StateSchema, changes: StateChanges) -> StateChanges | Non
     return changes.but(schema=newest, values=values)
 
 
-def incompatible(stored: StateSchema, wanted: StateSchema, reason: str, operator: str) -> IncompatibleError:
+def incompatible(stored: StateSchema, declared: StateSchema, reason: str, operator: str) -> IncompatibleError:
     """The error for a schema that stored values cannot be read as."""
     ways = "declare it as it is stored, or give the new state another name and fill it from this one"
-    if _shape(stored) == _shape(wanted):
+    if _shape(stored) == _shape(declared):
         ways = f"{ways}, or give its descriptor migrate=, a function from the old value to the new one"
     return IncompatibleError(
-        f"state {wanted.name!r} is stored as {words(stored)}, but the job declares it as {words(wanted)}: {reason}; "
-        f"{ways}; an operator with a new uid starts without state",
+        f"state {declared.name!r} is stored as {words(stored)}, but the job declares it as {words(declared)}: "
+        f"{reason}; {ways}; an operator with a new uid starts without state",
         operator=operator,
     )
 
@@ -212,14 +212,14 @@ def words(schema: StateSchema) -> str:
 
 
 def _shape(schema: StateSchema) -> tuple[str, str | None, str | None]:
-    """What never changes."""
+    """The parts that never change."""
     return schema.kind, schema.map_key_type, schema.namespace_type
 
 
-def _shape_problem(stored: StateSchema, wanted: StateSchema) -> str:
-    if stored.kind != wanted.kind:
+def _shape_problem(stored: StateSchema, declared: StateSchema) -> str:
+    if stored.kind != declared.kind:
         return "the kind of a state cannot change"
-    if stored.map_key_type != wanted.map_key_type:
+    if stored.map_key_type != declared.map_key_type:
         return "the type of map keys cannot change, because entries are found by their bytes"
     return "the type of namespaces cannot change"
 
@@ -238,7 +238,7 @@ def _plain_type(schema: StateSchema | ValueVersion) -> WireType:
 
 
 def _with_stamps(before: StateSchema | ValueVersion, after: StateSchema, convert: StoredConversion) -> StoredConversion:
-    """The conversion of values that may carry stamps from one that does not know of them, nor of null map values."""
+    """A conversion that handles stamps and null map values, from one that does not."""
     if not is_stamped(after.value_type):
         return lambda stored: None if stored is None else convert(stored)
     if not is_stamped(before.value_type):
@@ -275,7 +275,7 @@ def _plain_conversion(schema: StateSchema, version: int) -> PlainConversion:
 
 
 def _wire_conversion(schema: StateSchema, version: int) -> Callable[[bytes], bytes] | None:
-    """From the wire form of a version to that of the current one, without time stamps; None if they are equal."""
+    """The wire form of a version → that of the current one, without time stamps; None if they are equal."""
     convert = _plain_conversion(schema, version)
     if convert is keep:
         return None

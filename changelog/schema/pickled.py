@@ -1,6 +1,6 @@
-"""Generic types: those of which a value, or a part of one, is pickled; and their refusal where a job allows none.
+"""Generic types, whose values or parts of them are pickled, and their refusal where a job allows none.
 
-Reading such a value runs code of whoever wrote it. With `pipeline.generic-types` off a state is refused by its type, as
+Reading such a value runs code of its writer. With `pipeline.generic-types` off a state is refused by its type, as
 declared or as stored, before a value of it is read.
 """
 
@@ -34,7 +34,7 @@ GENERIC_TYPES: Final = ConfigOption(
 
 
 def is_generic(kind: TypeInformation) -> bool:
-    """Whether values of this type, or parts of them, are pickled."""
+    """Are values of this type, or parts of them, pickled?"""
     if isinstance(kind, StampedType):
         return is_generic(kind.inner)
     if isinstance(kind, CompositeType):
@@ -64,7 +64,7 @@ def refuse_stored(schemas: Iterable[StateSchema], operator: str) -> None:
 
 
 def refuse_sections(sections: Iterable[StateSection], operator: str) -> None:
-    """The same of non-keyed states; raw state has no type."""
+    """Raise `IncompatibleError` if a non-keyed state is stored in a generic type; raw state has no type."""
     for section in sections:
         if section.value_type:
             _refuse(section.name, section.value_type, operator)

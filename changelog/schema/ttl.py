@@ -1,13 +1,13 @@
-"""What a schema says of its state's TTL (`StateSchema.ttl`), and how that changes from batch to batch. Pure.
+"""The TTL of a state's schema (`StateSchema.ttl`), and its changes from batch to batch. Pure.
 
 A state that ever had TTL is stored with time stamps for good: its type becomes `stamped<T>`, in a new version of its
 schema. A value of an earlier version carries no stamp and reads as stamped `STAMP_MIN`. Nothing is rewritten when TTL
-is switched on, changed or switched off; what has expired follows from the stamp and from three numbers of the record:
+is switched on, changed or switched off. Expiry follows from the stamp and from three numbers of the record:
 
 * `ttl_ms`: the life; None while TTL is off.
-* `enabled_at_ms`: when TTL was last switched on. Every value counts as used at that moment.
-* `expired_up_to_ms`: what has expired stays so. When the TTL changes or is switched off, everything with a stamp up to
-  this one had expired, whether it was already removed or not; so a read never depends on how far cleanup had come.
+* `enabled_at_ms`: the time at which TTL was last switched on. Every value counts as used at that moment.
+* `expired_up_to_ms`: expired values stay expired. When the TTL changes or is switched off, every value with a stamp up
+  to this one had expired, removed or not; so a read never depends on the progress of cleanup.
   It is a stamp of one time characteristic: another one is refused unless nothing can have expired yet.
 
 The record changes only in a batch, with that batch's time, and is in the log with the batch's rows, or as a state
@@ -34,16 +34,16 @@ NOTHING: Final = STAMP_MIN - 1
 
 
 class SweepSettings(Record, frozen=True, kw_only=True):
-    """How RocksDB state is swept."""
+    """Settings of the sweep of RocksDB state."""
 
     slice_entries: int
     """Entries of one step [query_time_after_num_entries]."""
     period_ms: int
-    """Every entry is looked at within this time; 0: no such promise [periodic_compaction_time]."""
+    """Every entry is checked within this time; 0: no such promise [periodic_compaction_time]."""
 
 
 class IncrementalSettings(Record, frozen=True, kw_only=True):
-    """How state in memory is cleaned up."""
+    """Settings of the cleanup of state in memory."""
 
     size_entries: int
     """Entries per access."""
@@ -51,7 +51,7 @@ class IncrementalSettings(Record, frozen=True, kw_only=True):
 
 
 class CleanupSettings(Record, frozen=True, kw_only=True):
-    """Which ways of cleaning up are on."""
+    """The ways of cleaning up that are on."""
 
     full_snapshot: bool = False
     incremental: IncrementalSettings | None = None
@@ -59,7 +59,7 @@ class CleanupSettings(Record, frozen=True, kw_only=True):
 
     @property
     def when_materialized(self) -> SweepSettings | None:
-        """How the materializer sweeps. It does if any way is on: what it writes is every backend's full snapshot."""
+        """The materializer's sweep. It sweeps if any way is on, because its snapshot is every backend's full one."""
         is_on = self.full_snapshot or self.incremental is not None
         return self.sweep or (SWEEP if is_on else None)
 
@@ -68,7 +68,7 @@ SWEEP: Final = SweepSettings(slice_entries=1000, period_ms=30 * 86_400_000)
 
 
 class TtlSettings(Record, frozen=True, kw_only=True):
-    """What the user chose, as far as values on disk are concerned."""
+    """The user's settings, as far as values on disk are concerned."""
 
     ttl_ms: int | None
     time: Literal["processing", "event"]
@@ -76,7 +76,7 @@ class TtlSettings(Record, frozen=True, kw_only=True):
 
 
 class TtlRecord(TtlSettings, frozen=True, kw_only=True):
-    """What `StateSchema.ttl` holds."""
+    """The content of `StateSchema.ttl`."""
 
     as_of_ms: int
     """Time of the batch that made the record."""
@@ -90,19 +90,19 @@ class TtlRecord(TtlSettings, frozen=True, kw_only=True):
         return TtlSettings(ttl_ms=self.ttl_ms, time=self.time, cleanup=self.cleanup)
 
     def now_ms(self, now: BatchTime) -> int | None:
-        """The time that counts; None before there is a watermark."""
+        """The time by the record's clock; None before there is a watermark."""
         return now.time_ms if self.time == "processing" else now.watermark_ms
 
     def expired_up_to(self, now: BatchTime) -> int:
         """Values with a stamp up to this one, inclusive, have expired; `NOTHING` if none has."""
-        known = NOTHING if self.expired_up_to_ms is None else self.expired_up_to_ms
+        earlier = NOTHING if self.expired_up_to_ms is None else self.expired_up_to_ms
         clock = self.now_ms(now)
         if self.ttl_ms is None or clock is None:
-            return known
-        reached = clock - self.ttl_ms
-        if self.enabled_at_ms is not None and reached < self.enabled_at_ms:
-            return known
-        return max(known, reached)
+            return earlier
+        limit = clock - self.ttl_ms
+        if self.enabled_at_ms is not None and limit < self.enabled_at_ms:
+            return earlier
+        return max(earlier, limit)
 
 
 def settings_of(config: StateTtlConfig) -> TtlSettings:
@@ -143,29 +143,29 @@ def record_of(schema: StateSchema) -> TtlRecord | None:
 
 def with_ttl(
     schema: StateSchema,
-    known: StateSchema | None,
-    wanted: TtlSettings | None,
+    stored: StateSchema | None,
+    settings: TtlSettings | None,
     now: BatchTime,
     operator: str | None = None,
 ) -> StateSchema:
-    """The schema that a state has from this batch on.
+    """The schema of a state from this batch on.
 
     Args:
-        schema: As the descriptor says, without TTL.
-        known: The schema that the state is stored with; None for a new state.
-        wanted: The TTL that the descriptor says; None for none.
+        schema: The descriptor's, without TTL.
+        stored: The stored schema; None for a new state.
+        settings: The descriptor's TTL; None for none.
         now: The time of the batch.
         operator: The operator's uid, for errors.
 
     Raises `IncompatibleError` for another time characteristic where something may have expired.
     """
-    before = None if known is None else record_of(known)
-    if known is None or before is None:
-        if wanted is None:
+    before = None if stored is None else record_of(stored)
+    if stored is None or before is None:
+        if settings is None:
             return schema
-        record = _new(wanted, now, is_new_state=known is None)
+        record = _new(settings, now, is_new_state=stored is None)
     else:
-        settings = wanted or msgspec.structs.replace(before.settings, ttl_ms=None)
+        settings = settings or msgspec.structs.replace(before.settings, ttl_ms=None)
         if settings.time != before.time:
             _check_nothing_expired(schema.name, before, settings, now, operator)
         record = _changed(before, settings, now)
@@ -175,7 +175,7 @@ def with_ttl(
 def merged(a: StateSchema, b: StateSchema) -> StateSchema:
     """The schema of a state that two sources describe differently, in any order: its newest version, with one TTL.
 
-    The later record holds; nothing expires before either source says so, and what has expired in one of them stays so.
+    The later record holds; nothing expires before it does in both, and values that have expired in one stay expired.
     """
     newest = a if a.version > b.version else b
     first, second = record_of(a), record_of(b)
@@ -191,24 +191,24 @@ def merged(a: StateSchema, b: StateSchema) -> StateSchema:
     return msgspec.structs.replace(newest, ttl=msgspec.to_builtins(later))
 
 
-def _new(wanted: TtlSettings, now: BatchTime, *, is_new_state: bool) -> TtlRecord:
-    record = TtlRecord(ttl_ms=wanted.ttl_ms, time=wanted.time, cleanup=wanted.cleanup, as_of_ms=now.time_ms)
+def _new(settings: TtlSettings, now: BatchTime, *, is_new_state: bool) -> TtlRecord:
+    record = TtlRecord(ttl_ms=settings.ttl_ms, time=settings.time, cleanup=settings.cleanup, as_of_ms=now.time_ms)
     return record if is_new_state else msgspec.structs.replace(record, enabled_at_ms=_moment(record, now))
 
 
-def _changed(before: TtlRecord, wanted: TtlSettings, now: BatchTime) -> TtlRecord:
-    if before.settings == wanted:
+def _changed(before: TtlRecord, settings: TtlSettings, now: BatchTime) -> TtlRecord:
+    if before.settings == settings:
         return before
     record = TtlRecord(
-        ttl_ms=wanted.ttl_ms,
-        time=wanted.time,
-        cleanup=wanted.cleanup,
+        ttl_ms=settings.ttl_ms,
+        time=settings.time,
+        cleanup=settings.cleanup,
         as_of_ms=now.time_ms,
         enabled_at_ms=before.enabled_at_ms,
     )
-    is_switched_on = before.ttl_ms is None and wanted.ttl_ms is not None
-    if wanted.time != before.time:
-        # Stamps of the one time say nothing in the other: everything counts as used now. Nothing had expired.
+    is_switched_on = before.ttl_ms is None and settings.ttl_ms is not None
+    if settings.time != before.time:
+        # Stamps of one time mean nothing in the other: every value counts as used now. Nothing had expired.
         return msgspec.structs.replace(record, enabled_at_ms=_moment(record, now))
     expired = before.expired_up_to(now)
     return msgspec.structs.replace(
@@ -219,14 +219,14 @@ def _changed(before: TtlRecord, wanted: TtlSettings, now: BatchTime) -> TtlRecor
 
 
 def _check_nothing_expired(
-    name: str, before: TtlRecord, wanted: TtlSettings, now: BatchTime, operator: str | None
+    name: str, before: TtlRecord, settings: TtlSettings, now: BatchTime, operator: str | None
 ) -> None:
-    """No record says in one time what has expired in the other: it would live again, unless a sweep was faster (I5)."""
+    """Refuse another clock if values have expired: by the other clock they would live again, unless swept (I5)."""
     if before.expired_up_to(now) != NOTHING:
         raise IncompatibleError(
             f"the TTL of state {name!r} counts {before.time} time, by which values may have expired, and cannot change "
-            f"to {wanted.time} time: go on with {before.time} time, or declare the state under another name, with "
-            f"{wanted.time} time, and fill it from this one",
+            f"to {settings.time} time: go on with {before.time} time, or declare the state under another name, with "
+            f"{settings.time} time, and fill it from this one",
             operator=operator,
         )
 
@@ -238,8 +238,7 @@ def _moment(record: TtlRecord, now: BatchTime) -> int:
 
 
 def _latest(a: int | None, b: int | None) -> int | None:
-    known = [stamp for stamp in (a, b) if stamp is not None]
-    return max(known, default=None)
+    return max((stamp for stamp in (a, b) if stamp is not None), default=None)
 
 
 def _stamped(type_string: str) -> str:
@@ -247,6 +246,6 @@ def _stamped(type_string: str) -> str:
     return f"{version}:stamped<{notation}>"
 
 
-def wanted_settings(config: StateTtlConfig | None) -> TtlSettings | None:
+def enabled_settings(config: StateTtlConfig | None) -> TtlSettings | None:
     """The settings of a config; None if TTL is off."""
     return settings_of(config) if config is not None and config.is_enabled() else None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NAN: Final = float("nan")
 _FLOAT: Final = struct.Struct("<f")
 _ARRAY_CODES: Final = {8: "b", 16: "h", 32: "i", 64: "q"}
-"""Codes of `array` for integers of so many bits."""
+"""Bits of an integer → code of `array`."""
 _OFFSET_MAX: Final = (1 << 31) - 1
 """Bytes that a column of strings may hold."""
 
@@ -83,7 +83,7 @@ class IntegerType(PlainType):
         return self._freeze_other(value)
 
     def _freeze_other(self, value: Any) -> int:
-        """The slow way: numpy integers, the smallest number, and everything that is wrong."""
+        """Slow path: numpy integers, the smallest number, and everything that is wrong."""
         number = as_integer(value)
         if number is None:
             raise self.reject(value, "an int is needed")
@@ -94,7 +94,7 @@ class IntegerType(PlainType):
     def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
         try:  # faster than Arrow's converter, above all where the numbers lie scattered in memory
             data = array(_ARRAY_CODES[self.bits], stored)
-        except (TypeError, OverflowError):  # null, or a misfit that Arrow words better
+        except (TypeError, OverflowError):  # null, or an error that Arrow explains better
             return pa.array(stored, self.arrow_type)
         typed: Any = pa.Array
         return typed.from_buffers(self.arrow_type, len(data), [None, pa.py_buffer(data)])
@@ -153,9 +153,9 @@ class BooleanType(PlainType):
     def freeze(self, value: Any) -> bool:
         if value is True or value is False:
             return value
-        given: Any = value
+        boolean: Any = value
         if isinstance(value, np.bool_):
-            return bool(given)
+            return bool(boolean)
         raise self.reject(value, "a bool is needed")
 
     def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
@@ -181,7 +181,7 @@ class FloatingType(ImmutableType):
     def freeze(self, value: Any) -> float: ...
 
     def _number(self, value: Any) -> float:
-        """A float of any real number but bool; the slow way."""
+        """Slow path: a float of any real number but bool."""
         number: Any = value
         if not isinstance(value, (float, np.floating)):
             number = as_integer(value)
@@ -277,8 +277,8 @@ class StringType(PlainType):
         return text
 
     def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
-        # Half the time of Arrow's converter, where the strings lie scattered in memory: each is visited once, and where
-        # it ends is seen by the NUL behind it.
+        # Half the time of Arrow's converter, where the strings lie scattered in memory: each is visited once, and a NUL
+        # marks its end.
         try:
             joined = "\0".join(stored)
         except TypeError:  # null

@@ -42,8 +42,8 @@ class SequenceType(MutableType):
         return list[element | None] if self.nullable else list[element]
 
     def dump(self, value: Any) -> Any:
-        given: Any = value
-        elements = given if isinstance(value, (list, tuple)) else self._elements(value)
+        listed: Any = value
+        elements = listed if isinstance(value, (list, tuple)) else self._elements(value)
         dump = self.element.dump
         try:
             return [None if element is None and self.nullable else dump(element) for element in elements]
@@ -52,12 +52,11 @@ class SequenceType(MutableType):
 
     def _elements(self, value: Any) -> Sequence[Any]:
         """The elements of numpy arrays, of `array.array` and of other sequences."""
-        listed = getattr(value, "tolist", None)
-        given: Any = listed() if listed is not None else value
-        elements: Any = given
-        if isinstance(given, _NOT_SEQUENCES) or not isinstance(given, Sequence):
+        to_list = getattr(value, "tolist", None)
+        elements: Any = to_list() if to_list is not None else value
+        if isinstance(elements, _NOT_SEQUENCES) or not isinstance(elements, Sequence):
             raise self.reject(value, "a list is needed")
-        return elements
+        return elements  # pyright: ignore[reportUnknownVariableType]
 
     def load(self, plain: Any) -> Any:
         if self.loads_itself:
@@ -169,7 +168,7 @@ class PickledType(MutableType):
 
     def load(self, plain: bytes) -> Any:
         try:
-            return pickle.loads(plain)  # noqa: S301 - what PICKLED_BYTE_ARRAY is for
+            return pickle.loads(plain)  # noqa: S301 - the purpose of PICKLED_BYTE_ARRAY
         except Exception as error:
             raise IncompatibleError(
                 f"a pickled value cannot be loaded ({error!r}): its class must be importable, and as it was"

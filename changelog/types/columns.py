@@ -1,7 +1,7 @@
-"""Arrow columns of state values: which types have them, and how what a user gives becomes canonical.
+"""Arrow columns of state values, made canonical.
 
 A value must be the same whether it was written row by row or by column (I5): -0.0 becomes 0.0 and every NaN one NaN,
-and what the row methods refuse is refused here.
+and values that the row methods refuse are refused here.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 arrow: Final[Any] = pa
 pc: Final[Any] = pyarrow.compute
 _TAKES: Final = {"floating-point numbers": ("integers",), "decimals": ("integers",)}
-"""Family of a state's values → what else the row methods take for them; `_check_family`."""
+"""Family of a state's values → other families that the row methods take for them; `_check_family`."""
 _YEARS: Final = (datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999))  # noqa: DTZ001 - bounds, in any zone
 
 
 def check_columnar(value_type: TypeInformation, what: str) -> None:
-    """Raises `InvalidRequestError`, naming `what`, for a type whose Arrow column does not hold the values."""
+    """Raise `InvalidRequestError`, naming `what`, for a type whose Arrow column does not hold the values."""
     parts = value_type.types if isinstance(value_type, CompositeType) else ()
     if not value_type.immutable or isinstance(value_type, (BigIntType, BigDecimalType)):
         raise InvalidRequestError(
@@ -41,16 +41,16 @@ def check_columnar(value_type: TypeInformation, what: str) -> None:
         check_columnar(part, what)
 
 
-def canonical_column(value_type: TypeInformation, given: Any, what: str) -> Any:
+def canonical_column(value_type: TypeInformation, values: Any, what: str) -> Any:
     """The column that state keeps for these values: of the type's Arrow type, one chunk, canonical.
 
-    Raises `InvalidRequestError`, naming `what`, for something else than an Arrow array, and for values that do not fit.
+    Raises `InvalidRequestError`, naming `what`, for anything but an Arrow array, and for values that do not fit.
     """
-    column: Any = given
-    if isinstance(given, arrow.ChunkedArray):
+    column: Any = values
+    if isinstance(values, arrow.ChunkedArray):
         column = column.combine_chunks()
     if not isinstance(column, arrow.Array):
-        raise InvalidRequestError(f"{what} takes an Arrow array, not {type(given).__name__}; make one with pa.array")
+        raise InvalidRequestError(f"{what} takes an Arrow array, not {type(values).__name__}; make one with pa.array")
     try:
         return _canonical(value_type, column, what)
     except InvalidRequestError:
@@ -60,10 +60,10 @@ def canonical_column(value_type: TypeInformation, given: Any, what: str) -> Any:
 
 
 def _canonical(value_type: TypeInformation, column: Any, what: str) -> Any:
-    wanted: Any = value_type.arrow_type
+    arrow_type: Any = value_type.arrow_type
     if isinstance(value_type, CompositeType):
         return _canonical_struct(value_type, column, what)
-    if column.type != wanted:
+    if column.type != arrow_type:
         _check_family(value_type, column.type, what)
         column = _cast(value_type, column, what)
     if isinstance(value_type, FloatingType):
@@ -75,23 +75,23 @@ def _canonical(value_type: TypeInformation, column: Any, what: str) -> Any:
     return column
 
 
-def _check_family(value_type: TypeInformation, given: Any, what: str) -> None:
-    """A cast within a family keeps values or fails; one between families makes others of them, silently."""
-    own, other = _family(value_type.arrow_type), _family(given)
-    if other in (own, "nulls", *_TAKES.get(own, ())):
+def _check_family(value_type: TypeInformation, column_type: Any, what: str) -> None:
+    """Refuse a cast between families, which would change values silently; one within a family keeps them or fails."""
+    expected, actual = _family(value_type.arrow_type), _family(column_type)
+    if actual in (expected, "nulls", *_TAKES.get(expected, ())):
         return
-    advice = f"make what is meant of them first, with column.cast to {value_type.arrow_type} or otherwise"
-    if (own, other) == ("timestamps without a zone", "timestamps with a zone"):
-        advice = "give the wall times that are meant, with pyarrow.compute.local_timestamp"
-    elif (own, other) == ("timestamps with a zone", "timestamps without a zone"):
-        advice = "say in which zone they are, with pyarrow.compute.assume_timezone"
+    advice = f"convert them first, with column.cast to {value_type.arrow_type} or otherwise"
+    if (expected, actual) == ("timestamps without a zone", "timestamps with a zone"):
+        advice = "make wall times of them, with pyarrow.compute.local_timestamp"
+    elif (expected, actual) == ("timestamps with a zone", "timestamps without a zone"):
+        advice = "give them their zone, with pyarrow.compute.assume_timezone"
     raise InvalidRequestError(
-        f"{what} takes values of type {value_type}, which are {own}, not {other} ({given}): {advice}"
+        f"{what} takes values of type {value_type}, which are {expected}, not {actual} ({column_type}): {advice}"
     )
 
 
 def _family(kind: Any) -> str:
-    """What values of an Arrow type are, whatever their width, their unit and how they are laid out."""
+    """The kind of values of an Arrow type, whatever their width, unit and layout."""
     while True:
         if isinstance(kind, (arrow.DictionaryType, arrow.RunEndEncodedType)):
             kind = kind.value_type
@@ -101,7 +101,7 @@ def _family(kind: Any) -> str:
             break
     if pa.types.is_timestamp(kind):
         return "timestamps without a zone" if kind.tz is None else "timestamps with a zone"
-    return next((name for is_one, name in _FAMILIES if is_one(kind)), str(kind))
+    return next((name for is_member, name in _FAMILIES if is_member(kind)), str(kind))
 
 
 def _is_text(kind: Any) -> bool:
@@ -141,14 +141,14 @@ def _cast(value_type: TypeInformation, column: Any, what: str) -> Any:
 
 
 def _canonical_struct(value_type: CompositeType, column: Any, what: str) -> Any:
-    wanted: Any = value_type.arrow_type
-    if not pa.types.is_struct(column.type) or column.type.num_fields != wanted.num_fields:
+    arrow_type: Any = value_type.arrow_type
+    if not pa.types.is_struct(column.type) or column.type.num_fields != arrow_type.num_fields:
         raise InvalidRequestError(f"{what} takes a struct array with the fields {value_type.names}, not {column.type}")
-    if column.type.names != wanted.names:
+    if column.type.names != arrow_type.names:
         raise InvalidRequestError(f"{what} takes the fields {value_type.names}, not {column.type.names}")
     parts = [_canonical(part, child, what) for part, child in zip(value_type.types, column.flatten(), strict=True)]
     mask = pc.is_null(column) if column.null_count else None
-    return arrow.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
+    return arrow.StructArray.from_arrays(parts, fields=list(arrow_type), mask=mask)
 
 
 def _canonical_floats(column: Any) -> Any:
@@ -159,7 +159,7 @@ def _canonical_floats(column: Any) -> Any:
 
 
 def _check_years(column: Any, what: str) -> None:
-    """Python's dates end with the year 9999, and so does state."""
+    """Refuse dates after the year 9999, with which Python's dates end, and before the year 1."""
     unit = "us" if pa.types.is_timestamp(column.type) else "D"
     ends = pc.min_max(column.cast(pa.int64()) if unit == "us" else column.cast(pa.int32()))
     low, high = ends["min"].as_py(), ends["max"].as_py()

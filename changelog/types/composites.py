@@ -26,7 +26,7 @@ from varvite.storage.errors import InvalidRequestError
 _SIMPLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 _NUMBERS: Final[dict[type[WireType], type[int | float]]] = {IntType: int, LongType: int, DoubleType: float}
-"""Types whose columns `FixedWidthRows` finds → what their values are."""
+"""Types whose columns `FixedWidthRows` extracts → classes of their values."""
 
 Convert = Callable[[Any], Any]
 
@@ -54,7 +54,7 @@ class CompositeType(WireType):
         self._arrow_type = self._column_type()
 
     def _pass_canonical(self, value_type: type[Any]) -> None:
-        """Let `freeze` answer canonical values of this class themselves, if every field knows what is canonical."""
+        """Let `freeze` return canonical values of this class as they are, if every field has a canonical test."""
         tests = [field.canonical_test if isinstance(field, ImmutableType) else None for field in self.types]
         fast = canonical_freezer(value_type, tests, self.freeze)
         if fast is not None:
@@ -66,10 +66,10 @@ class CompositeType(WireType):
 
     @abstractmethod
     def ordered(self, value: Any) -> tuple[Any, ...]:
-        """The values of the fields, in order, of whatever the user gave. Raises `InvalidRequestError`."""
+        """The values of the fields of a user's object, in order. Raises `InvalidRequestError`."""
 
     def _freezer(self) -> Convert:
-        """From ordered values to the stored form."""
+        """A function from ordered values to the stored form."""
         if not self.immutable:
             dump = self._dump_fields
             return lambda values: encode(dump(values))
@@ -136,8 +136,8 @@ class CompositeType(WireType):
     def _children(self, stored: Sequence[Any]) -> tuple[list[pa.Array[Any]], pa.Array[Any] | None]:
         """The column of each field, and which values are None; None if no value is."""
         absent: pa.Array[Any] | None = None
-        # One pass over the rows, which lie anywhere in memory: an access per field takes three times as long, zip too,
-        # and a search for None as much again.
+        # One pass over the rows, which are scattered in memory: an access per field takes three times as long, as does
+        # zip, and a search for None takes the same again.
         try:
             flat = list(chain.from_iterable(stored))
         except TypeError:
@@ -281,12 +281,12 @@ class RowType(CompositeType):
 
 
 def quote_name(name: str) -> str:
-    """A field name as it stands in a type string."""
+    """A field name in the notation of type strings."""
     return name if _SIMPLE_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def _each(converts: Sequence[Convert]) -> Convert:
-    """Convert each field of a tuple that has just as many; unrolled for the small ones, which are the usual."""
+    """A function that converts each field of a tuple of that length; unrolled for the common small ones."""
     unrolled = {1: _only, 2: _both, 3: _all_three}.get(len(converts))
     if unrolled is not None:
         return unrolled(*converts)
@@ -316,12 +316,12 @@ def _all_three(first: Convert, second: Convert, third: Convert) -> Convert:
 
 
 def _loader(types: Sequence[WireType]) -> Convert:
-    """From the decoded tuple to the tuple of values; does nothing where nothing is to do."""
-    others = [field for field in types if not field.loads_itself]
-    if not others:
+    """A function from the decoded tuple to the tuple of values; the identity if all fields load themselves."""
+    loaded = [field for field in types if not field.loads_itself]
+    if not loaded:
         return lambda plain: plain
     load_all = _each([field.load for field in types])
-    if not all(isinstance(field, FloatingType) for field in others):
+    if not all(isinstance(field, FloatingType) for field in loaded):
         return load_all
     floats = [position for position, field in enumerate(types) if isinstance(field, FloatingType)]
 

@@ -1,4 +1,4 @@
-"""What varvite must know of a type: four forms of one value, and the ways between them.
+"""`TypeInformation`: a type is four forms of one value, and the conversions between them.
 
 * *value*: what the user passes and receives.
 * *stored*: what working stores and overlays keep. For an immutable type it is the canonical Python object; for a
@@ -66,23 +66,23 @@ class TypeInformation(ABC):
         """The stored forms of a column; null becomes None."""
 
     def wire_ready(self, column: pa.Array[Any]) -> list[Any]:
-        """What `to_wire` turns into the wire forms of a column, null becomes None; for nothing else.
+        """Input of `to_wire` for the wire forms of a column, null becomes None; for nothing else.
 
-        It need not be stored forms: what takes time to make and does not show in the wire form is left out.
+        It need not be stored forms: parts that cost time and do not show in the wire form are left out.
         """
         return self.from_arrow(column)
 
     def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
         """The wire forms of a column of `arrow_type` as a binary column; null stays null.
 
-        One by one here; overridden where it can be done at once (`varvite.changelog.types.wire_columns`).
+        One by one here; overridden by types that can do it at once (`varvite.changelog.types.wire_columns`).
         """
         wires = [None if value is None else self.to_wire(value) for value in self.wire_ready(column)]
         return _ARROW.array(wires, _ARROW.binary())
 
     def wire_parts(self, column: pa.Array[Any]) -> list[Any]:
-        """Binary columns, and scalars, that one after the other are the wire forms of a column without nulls.
+        """Binary columns and scalars whose concatenation is the wire forms of a column without nulls.
 
-        So a large value is copied only when all that goes with it is joined.
+        So a large value is copied only once, when the parts are joined.
         """
         return [self.wire_column(column)]

@@ -1,8 +1,8 @@
 """Integers of any size and decimal numbers.
 
 BIG_INT is the shortest big-endian two's complement. DECIMAL(p, s) always has exactly `s` digits after the point and no
-negative zero, so equal numbers are equal bytes. BIG_DEC keeps the digits after the point that the user gave (1.50 stays
-1.50, as in Java), so equal numbers may differ in their bytes and it cannot be the type of a key.
+negative zero, so equal numbers are equal bytes. BIG_DEC keeps the user's digits after the point (1.50 stays 1.50, as in
+Java), so equal numbers may differ in their bytes and it cannot be the type of a key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PRECISION_MAX: Final = 38
 SUM_DIGITS: Final = 10
-"""Digits by which a sum is wider than what is added, as Spark's is."""
+"""Digits by which a sum is wider than its terms, as in Spark."""
 _EXACT: Final = decimal.Context(prec=2 * PRECISION_MAX, traps=[decimal.Inexact, decimal.InvalidOperation])
 
 
@@ -64,7 +64,7 @@ class BigIntType(ImmutableType):
 
 
 class BigDecimalType(ImmutableType):
-    """Finite decimal numbers of any size, with the digits after the point that they were given."""
+    """Finite decimal numbers of any size, which keep their digits after the point."""
 
     hashable = False
 

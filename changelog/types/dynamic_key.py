@@ -1,11 +1,11 @@
-"""The type of keys whose type nobody has named: `key_by(function)` without a `key_type`.
+"""The type of keys without a declared type: `key_by(function)` without a `key_type`.
 
 A key is None, a bool, an int, a float, a str, bytes, a date, time, datetime or timedelta, a Decimal, or a tuple or
 `Row` of these. Keys are the same if they are of the same type and equal: 1, 1.0, True and "1" are four keys, on every
 working store alike, because both forms that a store may keep are the wire bytes. 0.0 and -0.0 are one key, so are all
 NaNs, Decimals that differ only in trailing zeros, and aware datetimes that name one instant (which comes back in UTC).
 
-On the wire a key is one MessagePack value, which itself tells the basic types apart; the others are extensions.
+On the wire a key is one MessagePack value, which distinguishes the basic types; the others are extensions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _DEPTH_MAX: Final = 32
 _INT64: Final = range(-(1 << 63), 1 << 64)
-"""What MessagePack's integers hold."""
+"""The range of MessagePack's integers."""
 _BIG_INT, _DATE, _TIME, _DATETIME, _INSTANT, _TIMEDELTA, _DECIMAL, _ROW = range(1, 9)
 """Codes of the extensions; they go to disk."""
 
@@ -42,7 +42,7 @@ Ext: Final = msgspec.msgpack.Ext
 
 
 class DynamicKeyType(MutableType):
-    """Keys of any of the types that the module names; kept as wire bytes, which hash and compare as the keys do."""
+    """Keys of any of the module's types; kept as wire bytes, which hash and compare as the keys do."""
 
     hashable = True
 
@@ -104,20 +104,20 @@ def _plain_tuple(value: Any, depth: int) -> Any:
 
 def _plain_other(value: Any, depth: int) -> Any:
     """The rarer types."""
-    given: Any = value
+    key: Any = value
     if isinstance(value, enum.Enum):
-        raise _NoKeyError(given, ", because an enum's members are only compared by identity; take its name or value")
+        raise _NoKeyError(key, ", because an enum's members are only compared by identity; take its name or value")
     for kind, write in _WRITERS:
         if isinstance(value, kind):
-            return write(given)
+            return write(key)
     if isinstance(value, np.bool_):
-        return bool(given)
+        return bool(key)
     for base, plain in _BASES:
         if isinstance(value, base):
-            return _plain(plain(given), depth)
-    number = float(given) if isinstance(value, np.floating) else as_integer(given)
+            return _plain(plain(key), depth)
+    number = float(key) if isinstance(value, np.floating) else as_integer(key)
     if number is None:
-        raise _NoKeyError(given)
+        raise _NoKeyError(key)
     return _plain(number, depth)
 
 
@@ -137,20 +137,20 @@ def _decimal(value: Decimal) -> Any:
         return Ext(_DECIMAL, str(value).encode())
     sign, digits, exponent = value.as_tuple()
     figures = "".join(map(str, digits)).lstrip("0")
-    kept = figures.rstrip("0")
-    if not kept:
+    significant = figures.rstrip("0")
+    if not significant:
         return Ext(_DECIMAL, b"0E0")
-    scale = int(exponent) + len(figures) - len(kept)
-    return Ext(_DECIMAL, f"{'-' if sign else ''}{kept}E{scale}".encode())
+    scale = int(exponent) + len(figures) - len(significant)
+    return Ext(_DECIMAL, f"{'-' if sign else ''}{significant}E{scale}".encode())
 
 
 def _datetime(value: datetime) -> Any:
-    given = _plain_datetime(value)
-    if given.tzinfo is None:
-        return Ext(_DATETIME, given.replace(fold=0).isoformat(timespec="microseconds").encode())
-    if given.utcoffset() is None:
+    plain = _plain_datetime(value)
+    if plain.tzinfo is None:
+        return Ext(_DATETIME, plain.replace(fold=0).isoformat(timespec="microseconds").encode())
+    if plain.utcoffset() is None:
         raise _NoKeyError(value, ", because its time zone has no offset")
-    since_epoch = given - _EPOCH
+    since_epoch = plain - _EPOCH
     if not _FIRST <= since_epoch <= _LAST:
         raise _NoKeyError(value, ", because it is outside the years 1 to 9999 in UTC")
     return Ext(_INSTANT, str(since_epoch // _MICROSECOND).encode())
@@ -180,15 +180,15 @@ def _time(value: time) -> Any:
 
 
 def _timedelta(value: timedelta) -> Any:
-    given = value
+    plain = value
     if type(value) is not timedelta:
         if getattr(value, "nanoseconds", 0):
             raise _NoKeyError(value, ", because nanoseconds are not kept; floor it to microseconds")
         try:
-            given = timedelta(value.days, value.seconds, value.microseconds)
+            plain = timedelta(value.days, value.seconds, value.microseconds)
         except OverflowError:
             raise _NoKeyError(value, ", because it is longer than a timedelta of Python") from None
-    return Ext(_TIMEDELTA, str(given // _MICROSECOND).encode())
+    return Ext(_TIMEDELTA, str(plain // _MICROSECOND).encode())
 
 
 _BASES: Final[list[tuple[type[Any], Callable[[Any], Any]]]] = [
@@ -196,7 +196,7 @@ _BASES: Final[list[tuple[type[Any], Callable[[Any], Any]]]] = [
     (bytes, lambda value: bytes(memoryview(value))),
     (float, float.__float__),
 ]
-"""What others are subclasses of, and the value of one of these, whatever its own methods say."""
+"""Bases of the users' subclasses, and the base's value of one, whatever its own methods return."""
 
 _WRITERS: Final[list[tuple[type[Any], Callable[[Any], Any]]]] = [
     (datetime, _datetime),  # before date, of which it is one

@@ -1,17 +1,17 @@
-"""Which changes of a value type keep the stored values readable, and how those are converted; pure.
+"""Changes of a value type that keep the stored values readable, and the conversions of those values; pure.
 
-| change | how |
+| change | conversion |
 |---|---|
 | ROW: field added, dropped, moved | by name, and one field must stay; an added one is null, or the change's default |
 | number widened | to any type that holds every value of the old one exactly (docs/operate/schema-evolution.md) |
 | CHAR to STRING | the same text |
 | TUPLE, LIST, arrays, values of MAP | their parts change as above; a TUPLE by position, and keeps its length |
 
-Everything else is incompatible, the keys of a MAP included. Conversions work on plain forms (see
-`varvite.changelog.types.wire`) and are total: whatever the old type holds, the new one does.
+Everything else is incompatible, the keys of a MAP included. Conversions work on plain forms
+(`varvite.changelog.types.wire`) and are total: every value of the old type has one in the new type.
 
-A rule of `RULES` knows one family of types. What a rule must know besides the two types is a field of `Step`. Time
-stamps of values are no matter of rules: `varvite.changelog.schema.history` decides about what is stamped.
+A rule of `RULES` covers one family of types. Its inputs besides the two types are fields of `Step`. Rules know no time
+stamps: `varvite.changelog.schema.history` handles stamped values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from varvite.changelog.types.wire import WireType
 
 PlainConversion: TypeAlias = Callable[[Any], Any]
-"""From the plain form of a value (never None) of the old type to that of the new one."""
+"""The plain form of a value (never None) of the old type → that of the new one."""
 
 
 def keep(plain: Any) -> Any:
@@ -43,10 +43,10 @@ def keep(plain: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a change must know besides the two types."""
+    """The inputs of a conversion besides the two types."""
 
     defaults: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Path of an added field (see `frozen_defaults`) → wire form of the value that it has in older values."""
+    """Path of an added field (see `frozen_defaults`) → wire form of its value in older values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class _MismatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the type a rule is, and what was found so far."""
+    """The place of a rule within the type, and the fields that only the new type has."""
 
     step: Step
     path: str
     added: list[str]
 
     def inside(self, name: str) -> _Place:
-        """A field of the type here."""
+        """The place of a field."""
         return _Place(self.step, _joined(self.path, name), self.added)
 
     def mismatch(self, problem: str) -> _MismatchError:
@@ -91,7 +91,7 @@ class _Place:
 
 
 def evolve(old: WireType, new: WireType, step: Step | None = None) -> Same | Converter | Incompatible:
-    """What becomes of values of type `old` when the state is declared with type `new`."""
+    """The conversion of values of type `old` for a state that is declared with type `new`."""
     if old == new:
         return Same()
     place = _Place(step or Step(), "", [])
@@ -102,7 +102,7 @@ def evolve(old: WireType, new: WireType, step: Step | None = None) -> Same | Con
     return Converter(convert, tuple(place.added))
 
 
-def frozen_defaults(kind: WireType, given: Mapping[str, Any]) -> dict[str, bytes]:
+def frozen_defaults(kind: WireType, defaults: Mapping[str, Any]) -> dict[str, bytes]:
     """The wire forms of default values, by path.
 
     A path names fields from the outside in, with points between: `address.zip`. Elements of lists and arrays and values
@@ -113,10 +113,10 @@ def frozen_defaults(kind: WireType, given: Mapping[str, Any]) -> dict[str, bytes
     """
     fields = dict(_fields(kind, ""))
     frozen: dict[str, bytes] = {}
-    for path, value in given.items():
+    for path, value in defaults.items():
         if path not in fields:
             raise InvalidRequestError(f"{kind.notation()} has no field {path!r}; it has {sorted(fields)}")
-        if value is not None:  # what is added without a default is null anyway
+        if value is not None:  # a field without a default is null anyway
             try:
                 frozen[path] = fields[path].to_wire(fields[path].freeze(value))
             except InvalidRequestError as error:
@@ -130,8 +130,8 @@ def _fields(kind: WireType, path: str) -> list[tuple[str, WireType]]:
         names = (
             [quote_name(n) for n in kind.names] if isinstance(kind, RowType) else [str(i) for i in range(kind.arity)]
         )
-        own = [(_joined(path, name), part) for name, part in zip(names, kind.types, strict=True)]
-        return [found for here, part in own for found in ((here, part), *_fields(part, here))]
+        fields = [(_joined(path, name), part) for name, part in zip(names, kind.types, strict=True)]
+        return [nested for field in fields for nested in (field, *_fields(field[1], field[0]))]
     if isinstance(kind, SequenceType):
         return _fields(kind.element, path)
     return _fields(kind.value, path) if isinstance(kind, MapType) else []
@@ -143,9 +143,9 @@ def _joined(path: str, name: str) -> str:
 
 def _conversion(old: WireType, new: WireType, place: _Place) -> PlainConversion:
     for rule in RULES:
-        found = rule(old, new, place)
-        if found is not None:
-            return found
+        conversion = rule(old, new, place)
+        if conversion is not None:
+            return conversion
     raise place.mismatch(f"{old.notation()} cannot become {new.notation()}")
 
 
@@ -177,8 +177,11 @@ def _fraction(old: WireType, new: WireType, place: _Place) -> PlainConversion | 
         return (lambda plain: new.dump(old.load(plain))) if isinstance(new, BigDecimalType) else None
     if not isinstance(old, DecimalType):
         return None
-    more = isinstance(new, DecimalType) and new.scale >= old.scale
-    wider = isinstance(new, DecimalType) and more and new.precision - new.scale >= old.precision - old.scale
+    wider = (
+        isinstance(new, DecimalType)
+        and new.scale >= old.scale
+        and new.precision - new.scale >= old.precision - old.scale
+    )
     return (lambda plain: new.dump(Decimal(plain))) if wider or isinstance(new, BigDecimalType) else None
 
 
@@ -240,9 +243,9 @@ def _map(old: WireType, new: WireType, place: _Place) -> PlainConversion | None:
 
 
 Rule: TypeAlias = Callable[["WireType", "WireType", _Place], PlainConversion | None]
-"""The conversion; None if the rule does not say; raises `_MismatchError` if it says that there is none."""
+"""The conversion; None if the rule does not apply; raises `_MismatchError` if there is none."""
 RULES: Final[tuple[Rule, ...]] = (_equal, _integer, _fraction, _text, _row, _tuple, _sequence, _map)
-"""In the order in which they are asked."""
+"""Tried in this order."""
 
 _Source: TypeAlias = tuple[int | None, PlainConversion, Any]
 """Of a field: its position in the old value, its conversion, and its plain form if it has no position."""
@@ -259,10 +262,10 @@ def _of_fields(sources: Sequence[_Source], arity: int) -> PlainConversion:
         return keep
 
     def convert_fields(plain: Any) -> Any:
-        made: list[Any] = []
+        fields: list[Any] = []
         for position, convert, default in sources:
             value = default if position is None else plain[position]
-            made.append(value if value is None or convert is keep else convert(value))
-        return tuple(made)
+            fields.append(value if value is None or convert is keep else convert(value))
+        return tuple(fields)
 
     return convert_fields

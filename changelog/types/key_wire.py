@@ -22,12 +22,12 @@ def key_writer(key_type: TypeInformation) -> Callable[[Any], bytes]:
 
 
 def key_reader(key_type: TypeInformation) -> Callable[[bytes], Any]:
-    """The way back; raises `CorruptDataError`."""
+    """A function from the wire form of a key to its stored form; raises `CorruptDataError`."""
     from_wire = key_type.from_wire
     return lambda data: None if data == NIL else from_wire(data)
 
 
 def keys_reader(key_type: TypeInformation) -> Callable[[Sequence[bytes]], list[Any]]:
-    """The way back of many at once; raises `CorruptDataError`."""
+    """The same for many keys at once; raises `CorruptDataError`."""
     read, read_all = key_reader(key_type), bulk_reader(key_type)
     return lambda wires: [read(wire) for wire in wires] if NIL in wires else read_all(wires)

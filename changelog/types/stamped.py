@@ -1,7 +1,7 @@
-"""`StampedType`: values with a time stamp, which is how a state with TTL is stored.
+"""`StampedType`: values with a time stamp, the stored type of a state with TTL.
 
-Stored form: `(stamp in ms, stored form of the value)`; the value may be None, a null map value. Such a type stands at
-the top of a type string only (`1:stamped<long>`), and never for keys. Unlike other types its wire form is not one
+Stored form: `(stamp in ms, stored form of the value)`; the value may be None, a null map value. The type occurs only at
+the top of a type string (`1:stamped<long>`), and never for keys. Unlike that of other types its wire form is not one
 MessagePack value: it is the stamp, 8 bytes big endian, and the value's wire form, as they follow the header of a stored
 value (docs/reference/formats/rocksdb.md).
 """
@@ -52,7 +52,7 @@ class StampedType(TypeInformation):
         return f"{TYPE_STRING_VERSION}:{NAME}<{self.inner.notation()}>"
 
     def freeze(self, value: Stamped) -> Stamped:
-        """Who stamps values freezes them as well."""
+        """The value itself: its stamping has frozen it."""
         return value
 
     def thaw(self, stored: Stamped) -> Stamped:
@@ -119,7 +119,7 @@ def plain_type_string(type_string: str) -> str:
 
 
 def unstamped(kind: TypeInformation) -> WireType:
-    """The type of what is stamped; any other type itself."""
+    """The type without the stamp; any other type itself."""
     inner = kind.inner if isinstance(kind, StampedType) else kind
     if not isinstance(inner, WireType):
         raise InvariantError(f"{kind} is no type of stored values")
@@ -127,5 +127,5 @@ def unstamped(kind: TypeInformation) -> WireType:
 
 
 def is_stamped(type_string: str) -> bool:
-    """Whether values of this type carry a stamp."""
+    """Do values of this type carry a stamp?"""
     return type_string.partition(":")[2].startswith(f"{NAME}<")

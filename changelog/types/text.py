@@ -5,7 +5,7 @@ on disk   version ":" (type | "stamped<" type ">")
 type      = name | "decimal(" p "," s ")" | name "<" type {"," type} ">" | "row<" field ":" type {...} ">"
 Spark     bigint, decimal(10,2), array<double>, map<string,int>, struct<a:int,b:string>, "a int, b string"
 ```
-Neither needs a JVM. In DDL, NOT NULL and COMMENT are read over: every field of a row may be None.
+Neither needs a JVM. In DDL, NOT NULL and COMMENT are ignored: every field of a row may be None.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _Reader:
         return self._tokens[place][1].lower() if place < len(self._tokens) else ""
 
     def take(self, mark: str) -> bool:
-        """Move over this mark or word if it comes next."""
+        """Consume this mark or word if it comes next."""
         if self.peek() != mark:
             return False
         self._next += 1
@@ -128,7 +128,7 @@ class _Reader:
         return int(word)
 
     def text(self) -> None:
-        """Move over a quoted text."""
+        """Consume a quoted text."""
         if self._next >= len(self._tokens) or self._tokens[self._next][0] != "text":
             raise _SyntaxError("a quoted text is needed after COMMENT")
         self._next += 1
@@ -154,7 +154,7 @@ class _DiskParser(_Reader):
     """Type strings on disk."""
 
     def stored_type(self) -> TypeInformation:
-        """A type; only what is stored as a whole may carry a stamp."""
+        """A type; only the outermost one may carry a stamp."""
         if not self.take(STAMPED):
             return self.type()
         self.need("<")
@@ -183,9 +183,9 @@ class _SparkParser(_Reader):
     def top(self) -> WireType:
         """A type, or the fields of a struct without the `struct<>`."""
         if self.peek(1) in ("", "<", "("):
-            found = self.type()
+            kind = self.type()
             self.end()
-            return found
+            return kind
         return _row(self, self.field, "", "")
 
     def type(self) -> WireType:
@@ -249,11 +249,11 @@ def parse_type_string(text: str) -> TypeInformation:
         raise IncompatibleError(f"type string {text!r} has version {version}; this varvite knows {TYPE_STRING_VERSION}")
     try:
         parser = _DiskParser(notation)
-        found = parser.stored_type()
+        kind = parser.stored_type()
         parser.end()
     except (_SyntaxError, InvalidRequestError, TypeError) as error:
         raise CorruptDataError(f"{text!r} is not a type string: {error}") from error
-    return found
+    return kind
 
 
 def parse_ddl(text: str) -> WireType:

@@ -26,7 +26,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class TemporalType(ImmutableType):
-    """Base: the plain form is an int, the one that Arrow keeps."""
+    """Base: the plain form is Arrow's int."""
 
     name: str
 
@@ -51,7 +51,7 @@ class TimestampType(TemporalType):
     """Base of INSTANT and SQL_TIMESTAMP."""
 
     def _plain_datetime(self, value: Any) -> datetime:
-        """A datetime that is no subclass's, with fold 0."""
+        """A datetime of no subclass."""
         if not isinstance(value, datetime):
             raise self.reject(value, "a datetime is needed")
         if getattr(value, "nanosecond", 0):

@@ -1,7 +1,7 @@
-"""Base of all types of varvite: one value, its MessagePack form, and the two ways of keeping it.
+"""`WireType`: the base of all types of varvite, immutable and mutable ones.
 
-A subclass says how a value becomes its *plain* form (what MessagePack encodes) and back; this module makes the four
-forms of `TypeInformation` from that. An immutable type keeps the canonical Python object as its stored form, a mutable
+A subclass converts a value to its *plain* form (the input of MessagePack) and back; this module makes the four forms of
+`TypeInformation` from that. An immutable type keeps the canonical Python object as its stored form, a mutable
 one keeps the wire bytes. Inside composites every element may be None, which is MessagePack's nil.
 
 Canonical: for hashable types equal values have equal wire bytes, whatever process or store made them (I5). MessagePack
@@ -58,8 +58,8 @@ class WireType(TypeInformation):
         """The user's value of a decoded plain form (not None); fresh if mutable."""
 
     def load_all(self, plain: Sequence[Any]) -> list[Any]:
-        """The same of many."""
-        return [self.load(one) for one in plain]
+        """The users' values of many decoded plain forms."""
+        return [self.load(value) for value in plain]
 
     @abstractmethod
     def arguments(self) -> tuple[Any, ...]:
@@ -98,7 +98,7 @@ class ImmutableType(WireType):
     immutable = True
     hashable = True
     canonical_test: str | None = None
-    """An expression that is true only if the value `{0}` is canonical, see `canonical_freezer`; None: there is none."""
+    """An expression that is true only if the value `{0}` is canonical (`canonical_freezer`); None: there is none."""
 
     def __init__(self) -> None:
         self._decode = msgspec.msgpack.Decoder(self.wire_schema).decode
@@ -187,7 +187,7 @@ class MutableType(WireType):
 
 
 class _Head(NamedTuple):
-    """What a value's first byte says of what follows it.
+    """The parts of a MessagePack value after its first byte, as that byte tells.
 
     A number of `number_bytes`; `payload_bytes` plus number times `bytes_each` bytes; `values` plus number times
     `values_each` values.
@@ -219,7 +219,10 @@ _HEADS: Final[dict[int, _Head]] = {
 
 
 def end_of(data: bytes, start: int) -> int:
-    """The offset just after the MessagePack value that begins at `start`.
+    """The offset just after the MessagePack value that begins at `start`; nothing is decoded.
+
+    It splits rows of timers and map entries, whose keys are wire forms one after the other: msgspec decodes whole
+    buffers only. It costs some 50 lines, and 0.6 µs for a string, 2 µs for a tuple of two numbers.
 
     Raises `CorruptDataError` if there is no whole value.
     """

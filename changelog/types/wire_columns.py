@@ -1,7 +1,7 @@
 """Wire forms of whole columns: from Arrow columns of values to binary columns of MessagePack, with no object per row.
 
-What a type's `to_wire` writes of one value these functions write of many; `TypeInformation.wire_column` chooses among
-them. A row costs some 20 to 50 ns instead of 300 and more, and large values are copied once.
+These functions write for many values the bytes that a type's `to_wire` writes for one; `TypeInformation.wire_column`
+chooses among them. A row costs some 20 to 50 ns instead of 300 and more, and large values are copied once.
 
 Invariants: I5 (the bytes are those of `to_wire`, which a property test compares).
 """
@@ -40,7 +40,7 @@ _NEGATIVE: Final = ((-(1 << 5), 0xD0, 1), (-(1 << 7), 0xD1, 2), (-(1 << 15), 0xD
 
 
 def joined(columns: Sequence[Any]) -> Column:
-    """What stands one after the other in these binary columns, or scalars; null where any is null."""
+    """The concatenation of binary columns, or scalars, row by row; null where any is null."""
     return pc.binary_join_element_wise(*columns, b"")
 
 
@@ -78,12 +78,12 @@ def integer_wires(column: Column) -> Column:
     rows[:, 0] = values.astype(np.uint8)  # the byte of a small number is the number itself
     for bounds, is_beyond in ((_POSITIVE, np.greater_equal), (_NEGATIVE, np.less)):
         for bound, code, width in bounds:
-            of_class = is_beyond(values, bound)
-            if not of_class.any():
+            beyond = is_beyond(values, bound)
+            if not beyond.any():
                 break  # nor is any beyond the next bound
-            rows[of_class, 0] = code
-            rows[of_class, 1 : 1 + width] = _big_endian(values[of_class], width)
-            widths[of_class] = 1 + width
+            rows[beyond, 0] = code
+            rows[beyond, 1 : 1 + width] = _big_endian(values[beyond], width)
+            widths[beyond] = 1 + width
     return masked(_left_aligned(rows, widths), column)
 
 
@@ -123,7 +123,7 @@ def element_wires(
 
 
 def array_head(count: int) -> Any:
-    """What begins the wire form of an array of so many elements."""
+    """Head of the wire form of an array of `count` elements."""
     if count <= _FIXARRAY_MAX:
         head = bytes((0x90 | count,))
     else:
@@ -132,7 +132,7 @@ def array_head(count: int) -> Any:
 
 
 def parts_or_else(kind: TypeInformation, column: Column, absent: bytes) -> list[Any]:
-    """What one after the other are the wire forms of a column, with `absent` for null."""
+    """Columns whose concatenation is the wire forms of a column, with `absent` for null."""
     return [or_else(kind.wire_column(column), absent)] if column.null_count else kind.wire_parts(column)
 
 
@@ -148,7 +148,7 @@ def _numbers(column: Column) -> np.ndarray[Any, Any]:
 def _heads(
     lengths: np.ndarray[Any, np.dtype[np.int64]], codes: tuple[int, int, int]
 ) -> tuple[Matrix, np.ndarray[Any, np.dtype[np.int32]]]:
-    """A code and a length for each row, left-aligned, and how wide they are."""
+    """A code and a length for each row, left-aligned, and their widths."""
     heads: Matrix = np.zeros((len(lengths), 5), np.uint8)
     widths = np.zeros(len(lengths), np.int32)
     low = 0
@@ -170,7 +170,7 @@ def _big_endian(values: np.ndarray[Any, np.dtype[np.int64]], width: int) -> Matr
 def _left_aligned(rows: Matrix, widths: np.ndarray[Any, np.dtype[np.int32]]) -> Column:
     """A binary column of the first bytes of each row, as many as its width."""
     count, width_max = rows.shape
-    if count and (widths == widths[0]).all():  # as mostly
+    if count and (widths == widths[0]).all():  # the common case
         return fixed_width(rows[:, : widths[0]])
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(widths, out=offsets[1:])
@@ -178,14 +178,14 @@ def _left_aligned(rows: Matrix, widths: np.ndarray[Any, np.dtype[np.int32]]) -> 
 
 
 def _binary(offsets: np.ndarray[Any, np.dtype[np.int32]], data: np.ndarray[Any, Any]) -> Column:
-    own: list[Any] = [offsets, np.ascontiguousarray(data)]
-    buffers = [None, *map(pa.py_buffer, own)]
+    arrays: list[Any] = [offsets, np.ascontiguousarray(data)]
+    buffers = [None, *map(pa.py_buffer, arrays)]
     return arrow.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
-def masked(made: Column, column: Column) -> Column:
-    """Null where the column is."""
-    return pc.if_else(column.is_valid(), made, pa.scalar(None, pa.binary())) if column.null_count else made
+def masked(wires: Column, column: Column) -> Column:
+    """The wire forms, null where the column is."""
+    return pc.if_else(column.is_valid(), wires, pa.scalar(None, pa.binary())) if column.null_count else wires
 
 
 def bulk_reader(value_type: TypeInformation) -> Callable[[Sequence[bytes]], list[Any]]:

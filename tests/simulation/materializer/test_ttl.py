@@ -14,7 +14,7 @@ from tests.stores.manual_clock import ManualClock
 from varvite.changelog.api.ttl_config import StateTtlConfig, Time
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.restore.restore import RestoreTarget, restore_store
-from varvite.changelog.schema.ttl import wanted_settings, with_ttl
+from varvite.changelog.schema.ttl import enabled_settings, with_ttl
 from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.segments.changes import StateChanges
 from varvite.storage.format.records import StateSchema
@@ -22,7 +22,7 @@ from varvite.storage.format.records import StateSchema
 TTL_MS = 5 * 60_000
 PLAIN = StateSchema(name="seen", kind="value", value_type="1:long")
 SCHEMA = with_ttl(
-    PLAIN, None, wanted_settings(StateTtlConfig.new_builder(Time.milliseconds(TTL_MS)).build()), BatchTime(0)
+    PLAIN, None, enabled_settings(StateTtlConfig.new_builder(Time.milliseconds(TTL_MS)).build()), BatchTime(0)
 )
 TEN_MINUTES_S = 600.0
 

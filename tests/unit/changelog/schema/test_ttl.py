@@ -18,9 +18,9 @@ from varvite.changelog.schema.ttl import (
     SweepSettings,
     TtlRecord,
     TtlSettings,
+    enabled_settings,
     merged,
     record_of,
-    wanted_settings,
     with_ttl,
 )
 from varvite.changelog.segments.batch import BatchTime
@@ -167,20 +167,20 @@ def test_changes_without_rows_fit_the_kind_of_the_state() -> None:
 
 
 def config(build: Any) -> CleanupSettings:
-    settings = wanted_settings(build(StateTtlConfig.new_builder(Time.seconds(1))).build())
+    settings = enabled_settings(build(StateTtlConfig.new_builder(Time.seconds(1))).build())
     assert settings is not None
     return settings.cleanup
 
 
 def test_settings_of_a_config() -> None:
     every = StateTtlConfig.new_builder(Time.seconds(1)).use_event_time().build()
-    settings = wanted_settings(every)
+    settings = enabled_settings(every)
     assert settings is not None
     assert (settings.ttl_ms, settings.time) == (1000, "event")
     assert settings.cleanup == CleanupSettings(incremental=IncrementalSettings(size_entries=5), sweep=SWEEP)
-    assert wanted_settings(None) is None
+    assert enabled_settings(None) is None
     off = StateTtlConfig.new_builder(Time(1)).set_update_type(StateTtlConfig.UpdateType.Disabled).build()
-    assert wanted_settings(off) is None
+    assert enabled_settings(off) is None
 
 
 def test_the_materializer_sweeps_if_any_cleanup_is_on() -> None:

@@ -12,7 +12,7 @@ from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, key_group, li
 from tests.stores.working_stores import open_snapshot, open_store
 from varvite.changelog.api.ttl_config import StateTtlConfig, Time
 from varvite.changelog.schema.history import change
-from varvite.changelog.schema.ttl import wanted_settings, with_ttl
+from varvite.changelog.schema.ttl import enabled_settings, with_ttl
 from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.working_stores.contract import StateActivity, WorkingStore
@@ -32,7 +32,7 @@ KEYS = [f"k{i}" for i in range(100)]
 
 def schema(kind: str, build: Any = lambda b: b) -> StateSchema:
     config = build(StateTtlConfig.new_builder(Time.milliseconds(100))).build()
-    return with_ttl(PLAIN[kind], None, wanted_settings(config), BatchTime(0))
+    return with_ttl(PLAIN[kind], None, enabled_settings(config), BatchTime(0))
 
 
 def rows(state: StateSchema, stamps: dict[str, int]) -> StateChanges:
@@ -162,7 +162,7 @@ def test_within_the_period_every_row_is_looked_at(rocksdb: RocksDBStore) -> None
 
 
 def test_values_from_before_ttl_are_swept_when_they_have_expired(rocksdb: RocksDBStore, hashmap: HashMapStore) -> None:
-    settings = wanted_settings(StateTtlConfig.new_builder(Time.milliseconds(100)).build())
+    settings = enabled_settings(StateTtlConfig.new_builder(Time.milliseconds(100)).build())
     wanted = with_ttl(PLAIN["value"], PLAIN["value"], settings, BatchTime(1000))
     state = change(PLAIN["value"], wanted, {}, OPERATOR, migrates=False).schema
     old = StateChanges(PLAIN["value"], [key_group(k) for k in KEYS[:4]], KEYS[:4], None, None, [1] * 4)
@@ -198,7 +198,7 @@ def test_a_damaged_mark_is_an_error(rocksdb: RocksDBStore) -> None:
 
 def test_replay_of_older_rows_leaves_the_later_ttl(rocksdb: RocksDBStore, hashmap: HashMapStore) -> None:
     """Of two partitions that became one, one may tell of a TTL that the log of the other does not know yet."""
-    settings = wanted_settings(StateTtlConfig.new_builder(Time.milliseconds(100)).build())
+    settings = enabled_settings(StateTtlConfig.new_builder(Time.milliseconds(100)).build())
     wanted = with_ttl(PLAIN["value"], PLAIN["value"], settings, BatchTime(1000))
     state = change(PLAIN["value"], wanted, {}, OPERATOR, migrates=False).schema
     old = StateChanges(PLAIN["value"], [key_group("k1")], ["k1"], None, None, [7])
