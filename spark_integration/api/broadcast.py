@@ -1,24 +1,17 @@
-"""`BroadcastStream`: a stream whose elements go to every instance of a function, and what is connected to it."""
+"""`BroadcastStream`: a stream whose elements go to every instance of a function, and streams connected to it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql.types import StringType, StructField, StructType
 
 from varvite.changelog.api.descriptors import MapStateDescriptor
 from varvite.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
-    BroadcastFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
 from varvite.spark_integration.functions.stateless import check_function
-from varvite.spark_integration.messages.protocol import KEY_COLUMN
-from varvite.spark_integration.plan.broadcast_input import BroadcastInput
-from varvite.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, plan_operator
-from varvite.spark_integration.plan.transformations import KeyedTransformation, StreamKey
+from varvite.spark_integration.plan.keyed import broadcast_operator, output_elements
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -29,12 +22,12 @@ class BroadcastStream:
     """A stream for `connect`, with the states that its elements change; `DataStream.broadcast` makes it."""
 
     def __init__(self, input_stream: DataStream, *broadcast_state_descriptors: MapStateDescriptor) -> None:
-        """See `DataStream.broadcast`. Raises `InvalidRequestError`."""
+        """Raises `InvalidRequestError` for states that `DataStream.broadcast` refuses."""
         wrong = [d for d in broadcast_state_descriptors if not isinstance(d, MapStateDescriptor)]
         if wrong or not broadcast_state_descriptors:
-            given = f"not {wrong[0]!r}" if wrong else "at least one"
+            problem = f"not {wrong[0]!r}" if wrong else "at least one"
             raise InvalidRequestError(
-                f"broadcast takes MapStateDescriptors, {given}: those of the states that hold what was broadcast"
+                f"broadcast takes MapStateDescriptors, {problem}: those of the states that hold what was broadcast"
             )
         ttl = next(
             (d for d in broadcast_state_descriptors if (config := d.get_ttl_config()) and config.is_enabled()), None
@@ -70,7 +63,7 @@ class BroadcastConnectedStream:
         Args:
             func: A `KeyedBroadcastProcessFunction` if the stream is keyed, else a `BroadcastProcessFunction`; copied
                 (pickled) now.
-            output_type: What it yields; see `KeyedStream.process`.
+            output_type: Type of what it yields; see `KeyedStream.process`.
             uid: Names the operator's state for ever; see `KeyedStream.process`.
             name: For people.
 
@@ -78,40 +71,19 @@ class BroadcastConnectedStream:
             InvalidRequestError: Any of these cannot be right.
         """
         check_function(func, BaseBroadcastProcessFunction, "process", callables=False)
-        keyed = self._stream.is_keyed
-        wanted = KeyedBroadcastProcessFunction if keyed else BroadcastProcessFunction
-        if not isinstance(func, wanted):
+        stream, broadcast = self._stream, self._broadcast
+        is_keyed = stream.key is not None
+        kind = KeyedBroadcastProcessFunction if is_keyed else BroadcastProcessFunction
+        if not isinstance(func, kind):
             raise InvalidRequestError(
-                f"a stream {'with' if keyed else 'without'} keys takes a {wanted.__name__}, not {type(func).__name__}"
+                f"a stream {'with' if is_keyed else 'without'} keys takes a {kind.__name__}, not {type(func).__name__}"
             )
-        if isinstance(output_type, (str, StructType)):
-            check_uid(uid)
-        made = self._operator(func, output_type, uid)
-        return made if name is None else made.name(name)
-
-    def _operator(self, func: Any, output_type: Any, uid: str | None) -> DataStream:
-        stream, broadcast, keyed = self._stream, self._broadcast, self._stream.is_keyed
-        key = stream.stream_key() if keyed else StreamKey.of_none()
-        elements = elements_of(output_type, uid)
-        schema = StructType([StructField(KEY_COLUMN, StringType())])
-        function = BroadcastFunction(func, broadcast.broadcast_state_descriptors)
-        plan = plan_operator(schema, (KEY_COLUMN,), function, elements.schema, uid=UNNAMED if uid is None else uid)
-        has_timers = isinstance(func, KeyedBroadcastProcessFunction) and (
-            type(func).on_timer is not KeyedBroadcastProcessFunction.on_timer
+        node = broadcast_operator(
+            (stream.transformation, broadcast.input_stream.transformation),
+            stream.key,
+            func,
+            broadcast.broadcast_state_descriptors,
+            output_elements(output_type, uid),
+            uid,
         )
-        inputs = stream.transformation, broadcast.input_stream.transformation
-        node = KeyedTransformation(
-            kind="keyed_broadcast_process" if keyed else "broadcast_process",
-            inputs=inputs,
-            elements=elements,
-            key=None,
-            connected=(key, StreamKey((), None, key.key_type)),
-            plan=replace(
-                plan,
-                key_type=key.key_type.type_string(),
-                has_timers=has_timers,
-                broadcast=BroadcastInput(keyed=keyed, rows=inputs[0].elements.schema),
-            ),
-        )
-        made = stream.followed_by(node)
-        return made if uid is None else made.uid(uid)
+        return stream.followed_by(node, uid, name)

@@ -1,4 +1,4 @@
-"""`StreamExecutionEnvironment`: where a job begins, in PyFlink's manner, over a SparkSession."""
+"""`StreamExecutionEnvironment`: settings and sources of a job, as in PyFlink, over a SparkSession."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from varvite.spark_integration.api.job_execution import JobExecutionResult, coll
 from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.connectors.collection import collection_source
 from varvite.spark_integration.driver.placement.decision import REDUCE_LOCALITY
-from varvite.spark_integration.elements.types import RowElements
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varvite.spark_integration.options.state_backends import StateBackend
-from varvite.spark_integration.plan.job import check_input, event_time_of
 from varvite.spark_integration.plan.operator import elements_of
-from varvite.spark_integration.plan.transformations import DataFrameSource, GraphSettings
+from varvite.spark_integration.plan.stateless import dataframe_source
+from varvite.spark_integration.plan.transformations import GraphSettings
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.options.declaration import CONF_PREFIX
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class StreamExecutionEnvironment:
-    """The settings of the level code, and the streams that use them. Settings count at a query's `start()`."""
+    """The options that code sets, and the streams that use them. Options take effect at a query's `start()`."""
 
     def __init__(self, spark: SparkSession) -> None:
         """Use `get_execution_environment`."""
@@ -52,7 +51,7 @@ class StreamExecutionEnvironment:
         self._backend: StateBackend | None = None
         self._sinks: list[tuple[Transformation, Sink]] = []
         self.graph_settings = GraphSettings()
-        """What was said about the steps of the streams."""
+        """Names and parallelism of the streams' steps."""
 
     @staticmethod
     def get_execution_environment(
@@ -62,14 +61,14 @@ class StreamExecutionEnvironment:
 
         Args:
             spark_or_configuration: The session to use, or settings as in PyFlink. Without a session: the active one,
-                else one that is made as `SparkSession.builder` makes it (local, unless `spark-submit` says otherwise).
+                else a new one of `SparkSession.builder` (local, unless `spark-submit` says otherwise).
 
         Raises:
             InvalidRequestError: A setting does not exist.
         """
-        given = spark_or_configuration
-        configuration = given if isinstance(given, Configuration) else None
-        spark = None if isinstance(given, Configuration) else given
+        is_configuration = isinstance(spark_or_configuration, Configuration)
+        configuration = spark_or_configuration if is_configuration else None
+        spark = None if is_configuration else spark_or_configuration
         environment = StreamExecutionEnvironment(spark or SparkSession.getActiveSession() or local_session())
         return environment if configuration is None else environment.configure(configuration.of_varvite())
 
@@ -79,7 +78,7 @@ class StreamExecutionEnvironment:
         return self._spark
 
     def configure(self, key: str | Mapping[str, Any] | Configuration, value: Any = None) -> StreamExecutionEnvironment:
-        """Set an option, or several; None takes a setting back.
+        """Set an option, or several; None unsets an option.
 
         Args:
             key: With or without `spark.varvite.`; or a mapping of options, or a `Configuration`.
@@ -88,21 +87,21 @@ class StreamExecutionEnvironment:
         Raises:
             InvalidRequestError: The option does not exist, or the value does not fit.
         """
-        given = {key: value} if isinstance(key, str) else key.of_varvite() if isinstance(key, Configuration) else key
-        plain = {k.removeprefix(CONF_PREFIX): v for k, v in given.items()}
+        options = {key: value} if isinstance(key, str) else key.of_varvite() if isinstance(key, Configuration) else key
+        plain = {k.removeprefix(CONF_PREFIX): v for k, v in options.items()}
         OPTIONS.read("code", plain)
         for name, setting in plain.items():
             self._settings[OPTIONS.current_keys.get(name, name)] = setting
         return self
 
     def code_level(self) -> OptionLevel:
-        """What code has set."""
-        return OPTIONS.read("code", self._given())
+        """The options that code has set."""
+        return OPTIONS.read("code", self._all_options())
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
         """Choose where working state is kept.
 
-        What is set on the object later counts too. A later `configure` of the same option wins.
+        Later changes of the object take effect, too. A later `configure` of the same option wins.
 
         Raises:
             InvalidRequestError: It is no state backend, or its settings do not fit.
@@ -120,7 +119,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_state_backend(self) -> StateBackend | None:
-        """What `set_state_backend` set; None: it comes from the configuration."""
+        """The backend that `set_state_backend` set; None: the configuration decides."""
         return self._backend
 
     def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
@@ -128,7 +127,7 @@ class StreamExecutionEnvironment:
         return self.configure(CHANGELOG_ENABLED.key, enabled)
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """What code has set; None: no preference, the configuration decides."""
+        """The setting of code; None: the configuration decides."""
         return self.code_level().values.get(CHANGELOG_ENABLED.key)
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
@@ -140,25 +139,25 @@ class StreamExecutionEnvironment:
         return self.configure(MAX_PARALLELISM.key, max_parallelism)
 
     def get_parallelism(self) -> int | None:
-        """What code has set; None: the configuration decides."""
+        """The setting of code; None: the configuration decides."""
         return self.code_level().values.get(PARALLELISM.key)
 
     def get_max_parallelism(self) -> int | None:
-        """What code has set; None: the configuration decides."""
+        """The setting of code; None: the configuration decides."""
         return self.code_level().values.get(MAX_PARALLELISM.key)
 
     def agree_on_max_parallelism(self, max_parallelism: int) -> None:
-        """Set it unless it is set. Raises `InvalidRequestError` if it is set to another number."""
-        known = self.get_max_parallelism()
-        if known is not None and known != max_parallelism:
+        """Set the max parallelism. Raises `InvalidRequestError` if it is set to another number."""
+        current = self.get_max_parallelism()
+        if current is not None and current != max_parallelism:
             raise InvalidRequestError(
-                f"an operator asks for a max parallelism of {max_parallelism}, but the job's is {known}, and all "
+                f"an operator asks for a max parallelism of {max_parallelism}, but the job's is {current}, and all "
                 "operators of a job share it"
             )
         self.set_max_parallelism(max_parallelism)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """For PyFlink's signature. Raises `InvalidRequestError` for BATCH: results come as elements come."""
+        """No effect, for PyFlink's signature. Raises `InvalidRequestError` for BATCH: results come as elements come."""
         if execution_mode is RuntimeExecutionMode.BATCH:
             raise InvalidRequestError(
                 "BATCH, where only a key's last result comes out, is not possible; use STREAMING, in which collections "
@@ -167,22 +166,22 @@ class StreamExecutionEnvironment:
         return self
 
     def get_checkpoint_config(self) -> CheckpointConfig:
-        """Where checkpoints go, when they are made, and how many are kept."""
+        """The settings of checkpoints: their place, interval and number."""
         return CheckpointConfig(self.configure, self.code_level().values.get, self._is_one_machine)
 
     def set_checkpoint_storage(self, storage: CheckpointStorage | str | PathLike[str]) -> StreamExecutionEnvironment:
-        """Keep checkpoints there: a path, a URL, or a checkpoint storage such as `FileSystemCheckpointStorage`."""
+        """Keep checkpoints in a path, a URL, or a checkpoint storage such as `FileSystemCheckpointStorage`."""
         self.get_checkpoint_config().set_checkpoint_storage(storage)
         return self
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
         """Start a batch, which ends with a checkpoint, every `interval` milliseconds; a trigger of the writer wins.
 
-        It counts for sources that do not end.
+        It applies to sources that do not end.
 
         Args:
             interval: Milliseconds; at least 1.
-            mode: Exactly once, whatever is given.
+            mode: Checked, without effect: checkpoints are exactly once.
 
         Raises:
             InvalidRequestError: The interval is no such number, or the mode is none.
@@ -193,7 +192,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_checkpoint_interval(self) -> int | None:
-        """Milliseconds, as set in code; None: it comes from the configuration."""
+        """Milliseconds, as set in code; None: the configuration decides."""
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -208,16 +207,14 @@ class StreamExecutionEnvironment:
         Raises:
             InvalidRequestError: The DataFrame is not streaming, or has columns that varvite cannot take.
         """
-        check_input(df)
-        source = DataFrameSource(elements=RowElements(df.schema), dataframe=df, event_time=event_time_of(df.schema))
-        return DataStream(self, source)
+        return DataStream(self, dataframe_source(df))
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
         """These elements, in their order as long as they stay in one partition; then the stream ends.
 
         Args:
             collection: At least one element, at most 64 MiB as columns; copied now.
-            type_info: Of the elements. None: any objects, pickled.
+            type_info: Type of the elements. None: any objects, pickled.
 
         Raises:
             InvalidRequestError: No element, too many, or one that is not of the type.
@@ -227,11 +224,11 @@ class StreamExecutionEnvironment:
     # --- execution ---------------------------------------------------------------------------------------------------
 
     def add_sink(self, end: Transformation, sink: Sink) -> None:
-        """Let `execute` write that stream there."""
+        """Let `execute` write a stream to a sink."""
         self._sinks.append((end, sink))
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Execute what was registered since the last time (`print`), and wait for the end.
+        """Execute the sinks that were registered since the last time (`print`), and wait for the end.
 
         A job over collections ends by itself; any other runs until it is stopped or fails.
 
@@ -242,7 +239,7 @@ class StreamExecutionEnvironment:
         Raises:
             InvalidRequestError: There is nothing to execute, or it cannot be executed.
             UserFunctionError: A user's function raised.
-            VarviteError: The storage cannot be used, or the state is of another job.
+            VarviteError: The storage cannot be used, or the state belongs to another job.
         """
         clock = SystemClock()
         started_s = clock.monotonic_s()
@@ -251,29 +248,29 @@ class StreamExecutionEnvironment:
         return JobExecutionResult(query.name or "", round((clock.monotonic_s() - started_s) * 1000))
 
     def execute_async(self, job_name: str | None = None) -> VarviteStreamingQuery:
-        """As `execute`, but does not wait: gives Spark's `StreamingQuery`."""
+        """As `execute`, without waiting: returns Spark's `StreamingQuery`."""
         sinks, self._sinks = self._sinks, []
         return start_job(self, sinks, job_name)
 
     def collect(self, end: Transformation, name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
-        """See `DataStream.execute_and_collect`."""
+        """Start a job and return its elements, for `DataStream.execute_and_collect`."""
         return collect(self, end, name, limit)
 
-    def _given(self) -> dict[str, Any]:
-        """The options that code has set, by the backend object and by themselves."""
+    def _all_options(self) -> dict[str, Any]:
+        """The options that code has set, on the backend object and one by one."""
         return {**(self._backend.configuration() if self._backend else {}), **self._settings}
 
     def _is_one_machine(self) -> bool:
-        """Whether driver and executors share a machine."""
+        """True if driver and executors share a machine."""
         return (self._spark.sparkContext.master or "").startswith("local")
 
 
 def local_session() -> SparkSession:
-    """A session for a program that has none; what `spark-submit` or the configuration files say counts."""
+    """A session for a program that has none, with the settings of `spark-submit` and the configuration files."""
     # Workers are started with this Python, not with the first python3 of the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.config("spark.ui.showConsoleProgress", "false")
     if SparkContext._active_spark_context is None:  # noqa: SLF001  there is no other way
-        SparkContext._ensure_initialized()  # noqa: SLF001  else SparkConf does not see what spark-submit has set
+        SparkContext._ensure_initialized()  # noqa: SLF001  SparkConf then sees what spark-submit has set
         builder = builder.config(conf=SparkConf().setIfMissing(REDUCE_LOCALITY, "false"))
     return builder.getOrCreate()

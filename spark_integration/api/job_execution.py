@@ -1,10 +1,10 @@
-"""Starts the job of an environment's `execute()`: sinks that were registered, and settings that nobody made.
+"""Starts the job of an environment's `execute()`: its registered sinks, with defaults for what is not set.
 
-* No checkpoint storage: state lives in a temporary directory that goes when the query ends, as volatile as Flink's
+* Checkpoint storage: a temporary directory, removed when the query ends, as volatile as Flink's
   `JobManagerCheckpointStorage`.
-* Spark's own progress is below `spark.sql.streaming.checkpointLocation`, if that is set, else in `_spark` in the
+* Spark's own progress: below `spark.sql.streaming.checkpointLocation`, if that is set, else in `_spark` in the
   checkpoint storage, if that is a local directory.
-* No parallelism: that of Spark; if nobody has set `spark.sql.shuffle.partitions` either, one partition per core.
+* Parallelism: Spark's `spark.sql.shuffle.partitions`, if that is set, else one partition per core.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from varvite.storage.object_stores.open import absolute_url, local_directory
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from varvite.spark_integration.api.environment import StreamExecutionEnvironment
     from varvite.spark_integration.api.query import VarviteStreamingQuery
+    from varvite.spark_integration.api.writer import ProgramSettings
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.plan.transformations import Transformation
     from varvite.storage.options.table import OptionLevel
@@ -40,12 +40,12 @@ _log: Final = logging.getLogger(__name__)
 DEFAULT_JOB: Final = "job"
 _SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _SPARK_DIRECTORY: Final = "_spark"
-"""No job can have such a name."""
+"""Not a valid name of a job, so it cannot collide with one."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
-    """What `execute` gives when the job has ended."""
+    """The result of `execute`, when the job has ended."""
 
     job_name: str
     net_runtime_ms: int
@@ -56,12 +56,12 @@ class JobExecutionResult:
 
 
 def job_name_of(name: str | None) -> str:
-    """A job's directory name, of any text: "Word Count!" becomes "Word-Count"."""
+    """The directory name of a job with any name: "Word Count!" becomes "Word-Count"."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name or "").strip("-._")[:128] or DEFAULT_JOB
 
 
 def start_job(
-    environment: StreamExecutionEnvironment,
+    environment: ProgramSettings,
     sinks: Sequence[tuple[Transformation, Sink]],
     name: str | None,
     at_end: Callable[[bool], None] | None = None,
@@ -72,7 +72,7 @@ def start_job(
         environment: Its settings.
         sinks: Each with the transformation whose elements it takes.
         name: Of the job.
-        at_end: See `StreamWriter.at_end`.
+        at_end: Called at the end of the query, as `StreamWriter.at_end` says.
 
     Raises:
         InvalidRequestError: There are no sinks, or they take different streams.
@@ -94,17 +94,17 @@ def start_job(
     for end, sink in sinks:
         if isinstance(sink, PrintSink):
             operators = [node for node in end.lineage() if isinstance(node, KeyedTransformation)]
-            own = environment.graph_settings.of(operators[-1]).parallelism if operators else None
-            sink.parallelism = own or writer.parallelism
+            parallelism = environment.graph_settings.of(operators[-1]).parallelism if operators else None
+            sink.parallelism = parallelism or writer.parallelism
     for end in ends:
-        own = tuple(sink for of, sink in sinks if of is end)
-        sink = own[0] if len(own) == 1 else SeveralSinks(own)
+        at_this_end = tuple(sink for node, sink in sinks if node is end)
+        sink = at_this_end[0] if len(at_this_end) == 1 else SeveralSinks(at_this_end)
         writer = writer.foreach_batch(sink) if end is first else writer.side_output(end, sink)
     return writer.start()
 
 
-def set_defaults(environment: StreamExecutionEnvironment, writer: StreamWriter, job: str) -> None:
-    """What nobody has set; see the module."""
+def set_defaults(environment: ProgramSettings, writer: StreamWriter, job: str) -> None:
+    """Set what is not set, as the module says."""
     spark = environment.spark
     conf: dict[str, str] = spark.conf.getAll
     levels: tuple[OptionLevel, ...] = (environment.code_level(), session_level(conf))
@@ -135,15 +135,15 @@ def _progress_location(conf: dict[str, str], storage: str, job: str) -> str:
 
 
 def collect(
-    environment: StreamExecutionEnvironment, end: Transformation, name: str | None, limit: int | None
+    environment: ProgramSettings, end: Transformation, name: str | None, limit: int | None
 ) -> CloseableIterator | list[Any]:
-    """Start a job and give its elements; see `DataStream.execute_and_collect`."""
+    """Start a job and return its elements, all of them as they come or a list of at most `limit`."""
     if limit is not None and limit < 1:
         raise InvalidRequestError(f"limit is {limit!r}; give a number of elements, at least 1")
     sink = CollectSink(end.elements)
     query = start_job(environment, [(end, sink)], name, lambda _: sink.end())
-    found = CloseableIterator(query, sink)
+    elements = CloseableIterator(query, sink)
     if limit is None:
-        return found
-    with found:
-        return [element for _, element in zip(range(limit), found, strict=False)]
+        return elements
+    with elements:
+        return [element for _, element in zip(range(limit), elements, strict=False)]

@@ -1,8 +1,8 @@
-"""The running query: Spark's own `StreamingQuery`, with errors that can be read and a stop between batches.
+"""The running query: Spark's own `StreamingQuery`, with readable errors and a stop between batches.
 
-Spark buries what a batch raised in the text of a `StreamingQueryException`. `BatchFunction` keeps the exception itself,
-and the query raises that: a `VarviteError` (a `UserFunctionError` for the user's own function) instead of Spark's
-exception, any other, such as one of the user's sink, as the cause of Spark's.
+Spark keeps only the text of a batch's exception, in a `StreamingQueryException`. `BatchFunction` keeps the exception
+itself, and the query raises it: a `VarviteError` (a `UserFunctionError` for the user's own function) replaces Spark's
+exception, any other, such as one of the user's sink, becomes the cause of Spark's.
 
 Spark's `stop()` during an action of foreachBatch can kill the stream thread with a StackOverflowError, so `stop` first
 lets the running batch end.
@@ -30,13 +30,13 @@ _log: Final = logging.getLogger(__name__)
 
 
 class QueryRun(Protocol):
-    """What the query needs of the coordinator."""
+    """The part of the coordinator that a query needs."""
 
     statistics: StatisticsLog
 
     @property
     def metrics_port(self) -> int | None:
-        """Where the driver serves the query's metrics; None if it does not."""
+        """The port on which the driver serves the query's metrics; None if it does not."""
         ...
 
     def request_stop(self) -> None:
@@ -48,18 +48,18 @@ class QueryRun(Protocol):
         ...
 
     def is_caught_up(self) -> bool:
-        """Whether Spark has acknowledged the last batch that it has planned."""
+        """True if Spark has acknowledged the last batch that it has planned."""
         ...
 
 
 class BatchFunction:
-    """The function that Spark calls for each batch; keeps what it raised."""
+    """The function that Spark calls for each batch; keeps the exception of a batch."""
 
     def __init__(self, process: Callable[[DataFrame, int], None]) -> None:
         self._process = process
         self._thread: int | None = None
         self.error: Exception | None = None
-        """What ended the query, if a batch did."""
+        """The exception of the batch that ended the query, if one did."""
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         self._thread = threading.get_ident()
@@ -73,12 +73,12 @@ class BatchFunction:
 
     @property
     def is_caller(self) -> bool:
-        """Whether the current thread is inside a batch."""
+        """True if the current thread is inside a batch."""
         return self._thread == threading.get_ident()
 
 
 class VarviteStreamingQuery(StreamingQuery):
-    """Spark's query handle; everything that is not said here is as in Spark."""
+    """Spark's query handle; what is not overridden here is as in Spark."""
 
     def __init__(
         self,
@@ -91,17 +91,17 @@ class VarviteStreamingQuery(StreamingQuery):
 
         Args:
             query: The query.
-            run: What the query holds.
-            batches: What Spark calls.
-            at_end: Called when everything was released, with whether the query ended by itself, its input used up; all
-                of them, whatever one raises.
+            run: The coordinator, whose resources the query holds.
+            batches: The function that Spark calls for each batch.
+            at_end: Called when everything is released, with True if the query ended by itself, its input used up. All
+                are called, whatever one of them raises.
         """
         super().__init__(query._jsq)  # noqa: SLF001  the same query on Spark's side
         self._run = run
         self._batches = batches
         self._at_end = tuple(at_end)
         self._is_stopping = False
-        # Resources go when the query ends, whoever ended it and whether or not anybody waits for it.
+        # Resources are released when the query ends, whoever ended it and whether or not anybody waits for it.
         self._release = threading.Thread(
             target=self._release_at_end, name=f"varvite-query-end-{query.name}", daemon=True
         )
@@ -121,8 +121,8 @@ class VarviteStreamingQuery(StreamingQuery):
         """Wait for the query's end, at most `timeout` seconds; then True if it has ended, else False.
 
         Raises:
-            VarviteError: What ended the query, if varvite raised it; `UserFunctionError` if the user's function did.
-            StreamingQueryException: Anything else, as in Spark.
+            VarviteError: The query was ended by an error of varvite; `UserFunctionError` by one of the user's function.
+            StreamingQueryException: It was ended by anything else, as in Spark.
         """
         try:
             ended = super().awaitTermination(timeout)
@@ -135,19 +135,19 @@ class VarviteStreamingQuery(StreamingQuery):
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
-        """Wait until everything that the source has now is processed. Raises as `awaitTermination`."""
+        """Wait until everything that the source holds now is processed. Raises as `awaitTermination`."""
         try:
             super().processAllAvailable()
         except StreamingQueryException as error:
             self._raise(error)
 
     def exception(self) -> Exception | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """What ended the query; None while it runs, and after an orderly end."""
+        """The error that ended the query; None while it runs, and after an orderly end."""
         error = super().exception()
         return None if error is None else self._readable(error)
 
     def stop(self) -> None:
-        """End the query after the batch that is running; returns when it has ended.
+        """Stop the query after the batch that is running; returns when it has ended.
 
         Raises:
             InvalidRequestError: Called by the query's own sink.
@@ -170,22 +170,22 @@ class VarviteStreamingQuery(StreamingQuery):
             complete = False
         try:
             self._run.stop()
-        except Exception:  # noqa: BLE001  nobody waits for this thread; what failed must at least be seen
+        except Exception:  # noqa: BLE001  nobody waits for this thread; a failure must at least be logged
             _log.exception("releasing the resources of the ended query failed")
         finally:
             used_up = bool(self._at_end) and complete and self._is_used_up()
-            for call in self._at_end:  # one of them ends the iteration of whoever reads the elements
+            for call in self._at_end:  # one of them ends the iteration of a reader of the elements
                 try:
                     call(used_up)
                 except Exception:  # noqa: BLE001  as above
-                    _log.exception("what was to be done at the end of the query failed")
+                    _log.exception("a call at the end of the query failed")
 
     def _is_used_up(self) -> bool:
-        """Of a query that ended without an error: not if it was stopped inside a batch, by Spark's handle either."""
+        """True if all input of a query without an error was processed; False if it was stopped inside a batch."""
         try:
             return not self._is_stopping and self._run.is_caught_up()
-        except Exception as error:  # noqa: BLE001  what keeps the input is always right
-            _log.warning("the input of the query is kept, for it is not known whether it is used up: %s", error)
+        except Exception as error:  # noqa: BLE001  keeping the input is always right
+            _log.warning("the input of the query is kept, because it is unknown if it is used up: %s", error)
             return False
 
     def _raise(self, error: StreamingQueryException) -> None:
@@ -194,7 +194,7 @@ class VarviteStreamingQuery(StreamingQuery):
             raise readable from readable.__cause__
 
     def _readable(self, error: StreamingQueryException) -> Exception | None:
-        """The exception to show instead of Spark's; None: the query was stopped, and that is all."""
+        """The exception to show instead of Spark's; None: the query was only stopped."""
         from varvite.spark_integration.driver.coordinator import StopRequestedError
 
         kept = self._batches.error

@@ -1,72 +1,63 @@
-"""Streams and what is done to them: `DataStream`, `KeyedStream`.
+"""`DataStream` and `KeyedStream`: the calls of a program, each of which adds a node to the graph.
 
-Every step makes a new value and checks what can be checked at that line; nothing runs before `start()` or `execute()`.
+The methods are signatures and docstrings; the nodes are made in `plan`, which knows no streams. Each call checks at
+once what can be checked, and returns a new stream. Nothing runs before `start()` or `execute()`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
-
-from pyspark.sql.types import StringType, StructField, StructType
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from varvite.changelog.api.functions import ReduceFunction
-from varvite.changelog.types.dynamic_key import DynamicKeyType
-from varvite.changelog.types.factory import Types, as_type
-from varvite.spark_integration.api.aggregate_operation import AggregateOperation
-from varvite.spark_integration.api.meeting import StreamMeeting
-from varvite.spark_integration.api.spark_operations import SparkOperations, event_time_before
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
+from varvite.spark_integration.api.connected import ConnectedStreams
 from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
 from varvite.spark_integration.api.writer import DataStreamSink, StreamWriter
-from varvite.spark_integration.elements.types import ElementType, TypedElements
 from varvite.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
-from varvite.spark_integration.functions.output_tag import OutputTag
-from varvite.spark_integration.functions.pickling import pickle_step
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
-    KeySelector,
     MapFunction,
     ProcessFunction,
     check_function,
 )
-from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
-from varvite.spark_integration.messages.protocol import KEY_COLUMN
 from varvite.spark_integration.operators.windows.assigners import GlobalWindows
 from varvite.spark_integration.operators.windows.builtin_triggers import CountTrigger, PurgingTrigger
-from varvite.spark_integration.plan.job import event_time_column
-from varvite.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, key_type_of, plan_operator
-from varvite.spark_integration.plan.transformations import (
-    DataFrameSource,
-    KeyedTransformation,
-    KeyFunction,
-    SideOutputTransformation,
-    StepTransformation,
-    StreamKey,
-    Transformation,
-    operator_uids,
+from varvite.spark_integration.plan.branches import check_can_meet
+from varvite.spark_integration.plan.column_operators import (
+    aggregate_operator,
+    group_state_operator,
+    processor_operator,
 )
+from varvite.spark_integration.plan.keyed import keyed_operator, output_elements, set_uid, stream_key
+from varvite.spark_integration.plan.operator import elements_of
+from varvite.spark_integration.plan.stateless import side_output, step, timestamps, union, with_watermark
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, GroupedData
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+    from pyspark.sql.types import StructType
 
+    from varvite.changelog.api.descriptors import MapStateDescriptor
     from varvite.changelog.types.factory import TypeLike
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
     from varvite.spark_integration.connectors.element_sinks import CloseableIterator
     from varvite.spark_integration.connectors.sink import Sink
+    from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+    from varvite.spark_integration.functions.output_tag import OutputTag
     from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
-    from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
+    from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
     from varvite.spark_integration.operators.windows.assigners import WindowAssigner
-    from varvite.spark_integration.plan.function_chain import StepKind
-    from varvite.spark_integration.plan.initial_state import InitialState
+    from varvite.spark_integration.plan.transformations import StreamKey, Transformation
 
 
-class DataStream(StreamMeeting):
+class DataStream:
     """A stream of elements; the environment's `from_dataframe` and `from_collection` make one."""
 
     def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
@@ -76,33 +67,30 @@ class DataStream(StreamMeeting):
     @property
     def schema(self) -> StructType:
         """Columns of the stream's DataFrame; see `varvite.spark_integration.elements.types`."""
-        return self._elements.schema
+        return self._transformation.elements.schema
 
     @property
     def transformation(self) -> Transformation:
-        """The last step."""
+        """The last node."""
         return self._transformation
 
-    def followed_by(self, node: Transformation) -> DataStream:
-        """The stream that a transformation makes of this one."""
-        return DataStream(self._environment, node)
-
     @property
-    def _elements(self) -> ElementType:
-        return self._transformation.elements
+    def key(self) -> StreamKey | None:
+        """How the stream is divided; None: it is not keyed."""
+        return None
+
+    def followed_by(self, node: Transformation, uid: str | None = None, name: str | None = None) -> DataStream:
+        """The stream that ends with a node after this one, named if names are given."""
+        stream = DataStream(self._environment, node)
+        if name is not None:
+            stream.name(name)
+        return stream if uid is None else stream.uid(uid)
 
     # --- about the last step -----------------------------------------------------------------------------------------
 
     def uid(self, uid: str) -> Self:
         """Name the operator's state for ever. Raises `InvalidRequestError` if the uid is taken or cannot be one."""
-        settings = self._environment.graph_settings
-        before = settings.of(self._transformation)
-        settings.update(self._transformation, uid=check_uid(uid))
-        try:
-            operator_uids(self._transformation, settings)
-        except InvalidRequestError:
-            settings.update(self._transformation, uid=before.uid)
-            raise
+        set_uid(self._environment.graph_settings, self._transformation, uid)
         return self
 
     def name(self, name: str) -> Self:
@@ -111,11 +99,11 @@ class DataStream(StreamMeeting):
         return self
 
     def get_name(self) -> str:
-        """What `name` set, else what the step does."""
+        """The name that `name` set, else the kind of the step."""
         return self._environment.graph_settings.of(self._transformation).name or self._transformation.kind
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Partitions of a stateful operator. Stateless steps run where their input is, and take it without effect.
+        """Set the partitions of a stateful operator. It has no effect on stateless steps, which run with their input.
 
         Raises:
             InvalidRequestError: Below 1.
@@ -126,7 +114,7 @@ class DataStream(StreamMeeting):
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Number of key groups, which all operators of a job share: sets that of the environment.
+        """Set the number of key groups in the environment: all operators of a job share it.
 
         Raises:
             InvalidRequestError: Outside 1 to 32768, or another number was set before.
@@ -145,57 +133,37 @@ class DataStream(StreamMeeting):
 
         Args:
             func: A `MapFunction` or a callable; copied (pickled) now.
-            output_type: What comes out: a `TypeInformation`, or columns as a `StructType` or DDL string. None: any
-                objects, pickled.
+            output_type: Type of the output: a `TypeInformation`, or columns as a `StructType` or DDL string. None:
+                any objects, pickled.
 
         Raises (as do the other steps):
             InvalidRequestError: Any of these cannot be right.
         """
         check_function(func, MapFunction, "map")
-        return self._step("map", func, elements_of(output_type))
+        return self.followed_by(step(self._transformation, "map", func, elements_of(output_type)))
 
     def flat_map(self, func: FlatMapFunction[Any, Any] | Callable[[Any], Any], output_type: Any = None) -> DataStream:
         """Any number of elements for each element."""
         check_function(func, FlatMapFunction, "flat_map")
-        return self._step("flat_map", func, elements_of(output_type))
+        return self.followed_by(step(self._transformation, "flat_map", func, elements_of(output_type)))
 
     def filter(self, func: FilterFunction[Any] | Callable[[Any], bool]) -> DataStream:
         """The elements for which the function is true."""
         check_function(func, FilterFunction, "filter")
-        return self._step("filter", func, self._elements)
+        return self.followed_by(step(self._transformation, "filter", func, self._transformation.elements))
 
     def process(self, func: ProcessFunction[Any, Any], output_type: Any = None) -> DataStream:
-        """Any number of elements for each element, with its time stamp."""
+        """Any number of elements for each element, with its timestamp."""
         check_function(func, ProcessFunction, "process", callables=False)
-        return self._step("process", func, elements_of(output_type))
+        return self.followed_by(step(self._transformation, "process", func, elements_of(output_type)))
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Give each element a time stamp. Possible before the first stateful operator.
+        """Give each element a timestamp. Possible before the first stateful operator.
 
         Raises:
-            InvalidRequestError: Not a strategy, or one without a time stamp assigner.
+            InvalidRequestError: Not a strategy, or one without a timestamp assigner.
         """
-        if not isinstance(watermark_strategy, WatermarkStrategy):
-            raise InvalidRequestError(f"a WatermarkStrategy is needed, not {watermark_strategy!r}")
-        if watermark_strategy.assigner is None:
-            raise InvalidRequestError(
-                "the strategy does not say where time stamps come from: add with_timestamp_assigner(...)"
-            )
-        return self._step("timestamps", watermark_strategy.assigner, self._elements, watermark_strategy)
-
-    def _step(
-        self, kind: StepKind, func: Any, elements: ElementType, strategy: WatermarkStrategy | None = None
-    ) -> DataStream:
-        node = StepTransformation(
-            kind=kind,
-            inputs=(self._transformation,),
-            elements=elements,
-            step=kind,
-            function=pickle_step(func, kind),
-            watermark_delay_ms=strategy.delay_ms if strategy else None,
-            idle_timeout_ms=strategy.idle_timeout_ms if strategy else None,
-        )
-        return DataStream(self._environment, node)
+        return self.followed_by(timestamps(self._transformation, watermark_strategy))
 
     def with_watermark(self, column: str, delay: str | int | timedelta) -> DataStream:
         """Let a column be the event time of the rows, and the watermark follow it.
@@ -205,44 +173,80 @@ class DataStream(StreamMeeting):
 
         Args:
             column: Name of a timestamp column.
-            delay: How long to wait for rows that come late: "10 seconds", a timedelta, or milliseconds.
+            delay: Time to wait for late rows: "10 seconds", a timedelta, or milliseconds.
 
         Raises:
             InvalidRequestError: No such column, no timestamps, no delay; the stream has event times already, or is
                 not the input.
         """
-        source = self._transformation
-        if not isinstance(source, DataFrameSource):
-            raise InvalidRequestError(
-                "a watermark belongs to the input: call with_watermark right after from_dataframe, or "
-                "assign_timestamps_and_watermarks before the first stateful operator"
-            )
-        if source.event_time is not None:
-            raise InvalidRequestError(
-                f"the stream has the event time column {source.event_time.column!r} already; call with_watermark once"
-            )
-        return DataStream(self._environment, replace(source, event_time=event_time_column(self.schema, column, delay)))
+        return self.followed_by(with_watermark(self._transformation, column, delay))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """What the function of this stateful operator yields as `(output_tag, value)`.
+        """The elements that the function of this stateful operator yields as `(output_tag, value)`.
 
-        It may go through stateless functions and be printed or written, beside the main output or alone.
+        The side output may go through stateless functions and be printed or written, beside the main output or alone.
 
         Raises:
-            InvalidRequestError: Not an `OutputTag`, or the stream is not what a stateful operator yields.
+            InvalidRequestError: Not an `OutputTag`, or the stream is not the output of a stateful operator.
         """
-        if not isinstance(output_tag, OutputTag):
-            raise InvalidRequestError(f"get_side_output takes an OutputTag, not {output_tag!r}")
-        operator = self._transformation
-        if not isinstance(operator, KeyedTransformation):
+        return self.followed_by(side_output(self._transformation, output_tag))
+
+    # --- several streams ---------------------------------------------------------------------------------------------
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """The elements of this stream and of others with the same type; possible before the first stateful operator.
+
+        Raises:
+            InvalidRequestError: Elements of another type or columns, another environment, or a stateful operator's
+                output.
+        """
+        return self.followed_by(union([self._checked_input(stream, "union") for stream in (self, *streams)]))
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """This stream beside another of any type, or a broadcast one, to be read by one function.
+
+        Possible before the first stateful operator.
+
+        Raises:
+            InvalidRequestError: Another environment, or a stateful operator's output.
+        """
+        for stream in (self, ds.input_stream if isinstance(ds, BroadcastStream) else ds):
+            check_can_meet(self._checked_input(stream, "connect"))
+        return BroadcastConnectedStream(self, ds) if isinstance(ds, BroadcastStream) else ConnectedStreams(self, ds)
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream:
+        """This stream, for `connect`: every instance of the function there gets all its elements.
+
+        Args:
+            broadcast_state_descriptor: A state that the elements change.
+            *other_broadcast_state_descriptors: More such states.
+
+        Raises:
+            InvalidRequestError: None, not a `MapStateDescriptor`, one with a time to live, or two of one name.
+        """
+        if broadcast_state_descriptor is None:
             raise InvalidRequestError(
-                f"{operator.kind} has no side outputs: call get_side_output on what a function on a keyed or connected "
-                "stream has made"
+                "broadcast needs a MapStateDescriptor, and connect a function that keeps what was broadcast: other "
+                "functions cannot get every element in every instance"
             )
-        is_late = output_tag.type_info is None and output_tag.tag_id == operator.late_output
-        elements = operator.inputs[0].elements if is_late else elements_of(output_tag.type_info)
-        node = SideOutputTransformation(inputs=(operator,), elements=elements, tag_id=output_tag.tag_id)
-        return DataStream(self._environment, node)
+        return BroadcastStream(self, broadcast_state_descriptor, *other_broadcast_state_descriptors)
+
+    def _checked_input(self, stream: Any, caller: str) -> Transformation:
+        if not isinstance(stream, DataStream):
+            raise InvalidRequestError(f"{caller} takes streams, not {type(stream).__name__}")
+        if stream.get_execution_environment() is not self._environment:
+            raise InvalidRequestError(f"{caller}: the streams are of different environments; make all with one")
+        return stream.transformation
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
@@ -259,44 +263,14 @@ class DataStream(StreamMeeting):
         Raises:
             InvalidRequestError: A column is missing, or its type cannot be a key (floating point, map, array).
         """
-        if len(key) == 2 and key_type is None and not isinstance(key[0], str) and not isinstance(key[1], str):  # noqa: PLR2004
-            key, key_type = key[:1], key[1]
-        if len(key) != 1 or isinstance(key[0], str):
-            if key_type is not None:
-                raise InvalidRequestError("key_type goes with a key function; columns have their own types")
-            self._check_key_columns(key)
-            return KeyedStream(self._environment, self._transformation, key, None)
-        if not isinstance(key[0], KeySelector) and not callable(key[0]):
-            raise InvalidRequestError(
-                f"key_by takes names of columns or a function, not {key[0]!r}; make a column with withColumn first"
-            )
-        check_function(key[0], KeySelector, "key_by")
-        kind = DynamicKeyType() if key_type is None else as_type(key_type)
-        if not kind.hashable:
-            raise InvalidRequestError(f"{kind} cannot be the type of a key: its values have no canonical bytes")
-        return KeyedStream(
-            self._environment, self._transformation, (KEY_COLUMN,), KeyFunction(pickle_step(key[0], "key_by"), kind)
-        )
+        return KeyedStream(self._environment, self._transformation, stream_key(self._transformation, key, key_type))
 
     def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
         """Divide all elements together by time; one task gets them all. Raises `InvalidRequestError` for no windows."""
         keyed = self.key_by(lambda _: 0, key_type=Types.LONG())
-        return AllWindowedStream(keyed._elements, keyed._operator, window_assigner)  # noqa: SLF001  of this module
+        return AllWindowedStream(self._transformation.elements, keyed.add_operator, window_assigner)
 
-    def _check_key_columns(self, columns: tuple[str, ...]) -> None:
-        found = key_type_of(self.schema, columns)
-        elements = self._elements
-        if not isinstance(elements, TypedElements):
-            return
-        declared = elements.declared_types()
-        wrong = [c for c in columns if as_type(self.schema[c].dataType) != declared[c]]
-        if wrong:
-            raise InvalidRequestError(
-                f"columns {wrong} hold values of {[str(declared[c]) for c in wrong]}, not of the key type {found}: "
-                "give a key function, key_by(lambda value: ..., key_type)"
-            )
-
-    # --- where it goes -----------------------------------------------------------------------------------------------
+    # --- output ------------------------------------------------------------------------------------------------------
 
     def foreach_batch(self, func: Callable[[DataFrame, int], None] | Sink) -> StreamWriter:
         """Write with a function of (rows, batch id), as Spark's `foreachBatch`, or with a `Sink`."""
@@ -314,43 +288,38 @@ class DataStream(StreamMeeting):
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print every element on the driver when the environment executes: `str(element)`.
 
-        With a parallelism above 1 the partition stands before it, from 1, as in `2> ...`.
+        With a parallelism above 1 the partition precedes it, from 1, as in `2> ...`.
 
         Args:
-            sink_identifier: Stands before that.
+            sink_identifier: Precedes the partition.
         """
-        from varvite.spark_integration.connectors.element_sinks import (
-            PrintSink,  # late: it loads what only a running job needs
-        )
+        from varvite.spark_integration.connectors.element_sinks import PrintSink  # late: only a running job needs it
 
-        self._environment.add_sink(self._transformation, PrintSink(self._elements, sink_identifier))
-        return DataStreamSink(self._environment, self._transformation)
+        self._environment.add_sink(self._transformation, PrintSink(self._transformation.elements, sink_identifier))
+        return DataStreamSink()
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Start the job and give its elements as they come; see `CloseableIterator`.
+        """Start the job and return its elements as they come; see `CloseableIterator`.
 
         Args:
             job_execution_name: Name of the job.
-            limit: Give a list of at most so many elements instead, and end the job.
+            limit: Return a list of at most this many elements instead, and end the job.
         """
         return self._environment.collect(self._transformation, job_execution_name, limit)
 
 
-class KeyedStream(SparkOperations, AggregateOperation, DataStream):
+class KeyedStream(DataStream):
     """A stream divided by key."""
 
-    def __init__(
-        self,
-        environment: StreamExecutionEnvironment,
-        transformation: Transformation,
-        columns: tuple[str, ...],
-        key: KeyFunction | None,
-    ) -> None:
+    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation, key: StreamKey) -> None:
         super().__init__(environment, transformation)
-        self._columns = columns
         self._key = key
+
+    @property
+    def key(self) -> StreamKey:
+        return self._key
 
     def process(  # pyright: ignore[reportIncompatibleMethodOverride]  PyFlink's streams differ in it as well
         self,
@@ -363,58 +332,181 @@ class KeyedStream(SparkOperations, AggregateOperation, DataStream):
 
         Args:
             func: An instance; it is copied (pickled) now.
-            output_type: What it yields. Columns: a `StructType`, or a DDL string such as "tailnum string, flights
-                bigint". Or a `TypeInformation`. None: any objects, pickled.
+            output_type: Type of what it yields. Columns: a `StructType`, or a DDL string such as "tailnum string,
+                flights bigint". Or a `TypeInformation`. None: any objects, pickled.
             uid: Names the operator's state for ever: keep it when everything else changes. Required if the output type
-                is columns. Otherwise it may also be set with `uid()`; without one, one is made from the place in the
-                graph: of what kind the stateful operators before this one are.
-            name: For people; the uid unless given.
+                is columns. Otherwise it may also be set with `uid()`; without one, one is made from the operator's
+                place in the graph: the kinds of the stateful operators before it.
+            name: For people; the uid by default.
 
         Raises:
             InvalidRequestError: Any of these cannot be right, or the uid is taken.
         """
-        if isinstance(output_type, (str, StructType)):
-            check_uid(uid)
-        elements = elements_of(output_type, uid)
-        return self._operator("process", func, elements, uid, name)
+        return self.add_operator("process", func, output_elements(output_type, uid), uid, name)
 
     def map(self, func: Any, output_type: Any = None) -> DataStream:
         """One element for each element; a `MapFunction` may keep state."""
         check_function(func, MapFunction, "map")
-        return self._operator("map", KeyedMap(func), elements_of(output_type))
+        return self.add_operator("map", KeyedMap(func), elements_of(output_type))
 
     def flat_map(self, func: Any, output_type: Any = None) -> DataStream:
         """Any number of elements for each element; a `FlatMapFunction` may keep state."""
         check_function(func, FlatMapFunction, "flat_map")
-        return self._operator("flat_map", KeyedFlatMap(func), elements_of(output_type))
+        return self.add_operator("flat_map", KeyedFlatMap(func), elements_of(output_type))
 
     def filter(self, func: Any) -> DataStream:
         """The elements for which the function is true; a `FilterFunction` may keep state."""
         check_function(func, FilterFunction, "filter")
-        return self._operator("filter", KeyedFilter(func), self._elements)
+        return self.add_operator("filter", KeyedFilter(func), self._transformation.elements)
 
     def reduce(self, func: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> DataStream:
         """For each element the combination of the key's elements so far, of which one is kept as state."""
         check_function(func, ReduceFunction, "reduce")
-        return self._operator("reduce", KeyedReduce(func, self._elements), self._elements)
-
-    @property
-    def is_keyed(self) -> bool:
-        return True
-
-    def stream_key(self) -> StreamKey:
-        key_type = self._key.key_type if self._key else key_type_of(self.schema, self._columns)
-        return StreamKey(self._columns, self._key, key_type)
+        elements = self._transformation.elements
+        return self.add_operator("reduce", KeyedReduce(func, elements), elements)
 
     def window(self, window_assigner: WindowAssigner) -> WindowedStream:
         """Divide each key's elements by time (docs/guide/windows.md). Raises `InvalidRequestError` for no windows."""
-        return WindowedStream(self._elements, self._operator, window_assigner)
+        return WindowedStream(self._transformation.elements, self.add_operator, window_assigner)
 
     def count_window(self, size: int) -> WindowedStream:
-        """Windows of so many elements of a key. Raises `InvalidRequestError` below 1."""
+        """Windows of this many elements of a key. Raises `InvalidRequestError` below 1."""
         return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
 
-    def _operator(  # noqa: PLR0913  what operators have
+    def aggregate(
+        self,
+        aggregations: Mapping[str, Any] | None = None,
+        /,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        **columns: Any,
+    ) -> DataStream:
+        """Keep aggregates of all rows of each key, and yield those of every key that has rows in a micro-batch.
+
+        An output row has the key columns and a column for each aggregation, typed as by Spark's `groupBy().agg()`.
+
+        Args:
+            aggregations: Output column → aggregation, for names that are no Python names, or are `uid` or `name`.
+            uid: Required. Names the operator's state for ever; other aggregations are another state, which needs
+                another uid.
+            name: For people; the uid by default.
+            columns: Output column = aggregation: "count" (of rows), `("amount", "sum")`, `("amount", "top", 10)` or an
+                `Aggregation`, which names the functions.
+
+        Raises:
+            InvalidRequestError: Any of these cannot be right, the uid is taken, or the stream is not keyed by columns.
+        """
+        node = aggregate_operator(self._transformation, self._key, {**(aggregations or {}), **columns}, uid, name)
+        return self.followed_by(node, uid, name)
+
+    def transform_with_state(
+        self,
+        stateful_processor: StatefulProcessor,
+        output_struct_type: StructType | str,
+        output_mode: str = "Append",
+        time_mode: str = "None",
+        initial_state: GroupedData | None = None,
+        event_time_column: str = "",
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Spark's `transformWithState`: a processor that gets all rows of a key in a batch at once.
+
+        See `docs/guide/spark-programs.md`.
+
+        Args:
+            stateful_processor: An instance; it is copied (pickled) now.
+            output_struct_type: Columns of the Rows that it yields.
+            output_mode: "Append" or "Update", which are the same.
+            time_mode: "None", "ProcessingTime" or "EventTime".
+            initial_state: A grouped DataFrame, which the job's first batch gives to `handleInitialState`.
+            event_time_column: Output column with the event time, for the operators that follow.
+            uid: Names the operator's state for ever; without one, one is made from the place in the graph.
+            name: For people; the uid by default.
+
+        Raises:
+            InvalidRequestError: Any of these cannot be right.
+        """
+        node = processor_operator(
+            self._transformation,
+            self._key,
+            stateful_processor,
+            output_struct_type,
+            (output_mode, time_mode),
+            initial_state=initial_state,
+            event_time_column=event_time_column,
+            uid=uid,
+            name=name,
+            in_pandas=False,
+        )
+        return self.followed_by(node, uid, name)
+
+    def transform_with_state_in_pandas(
+        self,
+        stateful_processor: StatefulProcessor,
+        output_struct_type: StructType | str,
+        output_mode: str = "Append",
+        time_mode: str = "None",
+        initial_state: GroupedData | None = None,
+        event_time_column: str = "",
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Spark's `transformWithStateInPandas`: as `transform_with_state`, with pandas DataFrames in place of Rows."""
+        node = processor_operator(
+            self._transformation,
+            self._key,
+            stateful_processor,
+            output_struct_type,
+            (output_mode, time_mode),
+            initial_state=initial_state,
+            event_time_column=event_time_column,
+            uid=uid,
+            name=name,
+            in_pandas=True,
+        )
+        return self.followed_by(node, uid, name)
+
+    def apply_in_pandas_with_state(
+        self,
+        func: Callable[..., Any],
+        output_struct_type: StructType | str,
+        state_struct_type: StructType | str,
+        output_mode: str = "Append",
+        timeout_conf: str = "NoTimeout",
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Spark's `applyInPandasWithState`: a function of (key, iterator of DataFrames, `GroupState`).
+
+        Args:
+            func: Yields DataFrames; it is copied (pickled) now.
+            output_struct_type: Their columns.
+            state_struct_type: Columns of the group's state.
+            output_mode: "Append" or "Update", which are the same.
+            timeout_conf: One of `GroupStateTimeout`.
+            uid: As in `transform_with_state`.
+            name: For people; the uid by default.
+
+        Raises:
+            InvalidRequestError: Any of these cannot be right.
+        """
+        node = group_state_operator(
+            self._transformation,
+            self._key,
+            func,
+            (output_struct_type, state_struct_type),
+            (output_mode, timeout_conf),
+            uid=uid,
+            name=name,
+        )
+        return self.followed_by(node, uid, name)
+
+    def add_operator(
         self,
         kind: str,
         func: Any,
@@ -422,37 +514,13 @@ class KeyedStream(SparkOperations, AggregateOperation, DataStream):
         uid: str | None = None,
         name: str | None = None,
         late_output: str | None = None,
-        *,
-        initial_state: InitialState | None = None,
-        event_time_column: str | None = None,
-        prepare: MapSideCombine | None = None,
     ) -> DataStream:
-        schema = self.schema
-        if self._key is not None:
-            # Of any type that may be a key; the plan gets the key function's below.
-            schema = StructType([*schema.fields, StructField(KEY_COLUMN, StringType())])
-        plan = plan_operator(
-            schema,
-            self._columns,
-            func,
-            elements.schema,
-            uid=UNNAMED if uid is None else uid,
-            name=name,
-            event_time=event_time_before(self._transformation),
-            prepare=prepare,
+        """Add a stateful operator with a function of these elements; the methods above and windows do.
+
+        Raises:
+            InvalidRequestError: Any of these cannot be right, or the uid is taken.
+        """
+        node = keyed_operator(
+            self._transformation, self._key, kind, func, elements, uid=uid, name=name, late_output=late_output
         )
-        if self._key is not None:
-            plan = replace(plan, key_type=self._key.key_type.type_string())
-        node = KeyedTransformation(
-            kind=kind,
-            inputs=(self._transformation,),
-            elements=elements,
-            key=self._key,
-            plan=replace(plan, initial_state=initial_state),
-            event_time_column=event_time_column,
-            late_output=late_output,
-        )
-        made = DataStream(self._environment, node)
-        if name is not None:
-            made.name(name)
-        return made if uid is None else made.uid(uid)
+        return self.followed_by(node, uid, name)

@@ -1,10 +1,13 @@
-"""`WindowedStream`: a keyed stream divided by time, and what is done to its windows; also without keys."""
+"""`WindowedStream`: a keyed stream divided into windows, and `AllWindowedStream`, the same without keys.
+
+A built-in trigger whose effect is known beforehand gets an operator of `operators.windows.operator`, in which
+overlapping windows share their contents; any other trigger, such as a user's, gets one of
+`operators.windows.any_trigger_operator`, which calls it for each element and keeps each window's contents apart.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Self
-
-from pyspark.sql.types import StructType
 
 from varvite.changelog.api.functions import AggregateFunction, ReduceFunction
 from varvite.changelog.types.factory import as_type
@@ -16,99 +19,57 @@ from varvite.spark_integration.functions.window import (
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
+    keyed_window_function,
 )
-from varvite.spark_integration.operators.windows.any_trigger_operator import (
-    TriggeredFixedWindowOperator,
-    TriggeredGlobalWindowOperator,
-    TriggeredSessionOperator,
-)
-from varvite.spark_integration.operators.windows.assigners import (
-    FixedWindows,
-    GlobalWindows,
-    SessionWindows,
-    WindowAssigner,
-)
+from varvite.spark_integration.operators.windows.any_trigger_operator import check_assigner, operator_of
 from varvite.spark_integration.operators.windows.builtin_triggers import firing_of
 from varvite.spark_integration.operators.windows.contents import AggregatedContents, ListedContents, ReducedContents
-from varvite.spark_integration.operators.windows.operator import (
-    FixedWindowOperator,
-    GlobalWindowOperator,
-    SessionWindowOperator,
-)
-from varvite.spark_integration.plan.operator import check_uid, elements_of
+from varvite.spark_integration.plan.keyed import output_elements
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from datetime import timedelta
 
     from varvite.changelog.types.factory import TypeLike
     from varvite.spark_integration.api.stream import DataStream
     from varvite.spark_integration.elements.types import ElementType
-    from varvite.spark_integration.functions.keyed import RuntimeContext
+    from varvite.spark_integration.operators.windows.assigners import WindowAssigner
     from varvite.spark_integration.operators.windows.contents import ContentsPlan
-    from varvite.spark_integration.operators.windows.operator import WindowOperator
     from varvite.spark_integration.operators.windows.trigger import Trigger
 
     AddOperator = Callable[[str, Any, ElementType, str | None, str | None, str | None], DataStream]
-    """(kind, function, elements that it makes, uid, name, id of the late output) → the stream behind the new operator.
-    """
-
-_OPERATORS: tuple[tuple[type[WindowAssigner], Any, Any], ...] = (
-    (FixedWindows, FixedWindowOperator, TriggeredFixedWindowOperator),
-    (SessionWindows, SessionWindowOperator, TriggeredSessionOperator),
-    (GlobalWindows, GlobalWindowOperator, TriggeredGlobalWindowOperator),
-)
-"""Windows, their operator if their trigger is known, and the one that asks it."""
-
-
-def operator_of(assigner: WindowAssigner, trigger: Trigger[Any, Any] | None, *others: Any) -> WindowOperator:
-    """The operator of these windows with this trigger; `others` are the other arguments of `WindowOperator`.
-
-    Raises:
-        InvalidRequestError: These are no windows, or they cannot have this trigger.
-    """
-    found = next((each for each in _OPERATORS if isinstance(assigner, each[0])), None)
-    if found is None:
-        raise InvalidRequestError(
-            f"window takes windows such as TumblingEventTimeWindows.of(Time.minutes(5)), not {assigner!r}"
-        )
-    _, plain, asking = found
-    firing = firing_of(trigger, assigner)
-    return asking(assigner, trigger, *others) if firing is None else plain(assigner, firing, *others)
+    """(kind, function, elements of its output, uid, name, id of the late output) → the new operator's stream."""
 
 
 class WindowedStream:
-    """What `KeyedStream.window` gives; it becomes a stream again by reduce, aggregate, apply or process."""
+    """The windows of a keyed stream, made by `KeyedStream.window`; reduce, aggregate, apply or process end it."""
 
     _plain: ClassVar[type] = WindowFunction
-    """Window functions of `apply`."""
+    """The window functions that `apply` takes."""
     _process: ClassVar[type] = ProcessWindowFunction
-    """Window functions of `process`."""
+    """The window functions that `process` takes."""
 
     def __init__(self, elements: ElementType, add_operator: AddOperator, assigner: WindowAssigner) -> None:
         self._elements = elements
         self._add_operator = add_operator
-        if not any(isinstance(assigner, kind) for kind, _, _ in _OPERATORS):
-            raise InvalidRequestError(
-                f"window takes windows such as TumblingEventTimeWindows.of(Time.minutes(5)), not {assigner!r}"
-            )
+        check_assigner(assigner)
         self._assigner = assigner
         self._trigger: Trigger[Any, Any] | None = None
         self._lateness_ms = 0
         self._late_output: OutputTag | None = None
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """Say when windows fire, instead of at their end. Raises `InvalidRequestError` if these windows cannot."""
+        """Fire by a trigger, not at the end. Raises `InvalidRequestError` if these windows cannot have it."""
         firing_of(trigger, self._assigner)
         self._trigger = trigger
         return self
 
     def allowed_lateness(self, time_ms: int | timedelta) -> Self:
-        """Keep event-time windows for so long after their end: each element that comes meanwhile fires them again.
+        """Keep event-time windows for this time after their end: each element that comes meanwhile fires them again.
 
         Args:
-            time_ms: Milliseconds, or a timedelta; of processing-time windows it has no effect.
+            time_ms: Milliseconds, or a timedelta; no effect on processing-time windows.
 
         Raises:
             InvalidRequestError: No span of time.
@@ -120,7 +81,7 @@ class WindowedStream:
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send late elements to a side output instead of dropping them; `get_side_output` of what is made gives them.
+        """Send late elements to a side output instead of dropping them; `get_side_output` of the operator returns it.
 
         Args:
             output_tag: If it has no type, the side output has the elements' type.
@@ -144,20 +105,20 @@ class WindowedStream:
         """Combine the elements of a window; one value is kept of them.
 
         Args:
-            reduce_function: Of two elements; associative. Windows that overlap combine their parts in order of time.
+            reduce_function: Of two elements; associative. Overlapping windows combine their parts in order of time.
             window_function: A `WindowFunction` or `ProcessWindowFunction` that gets the combination, as a list of one.
-            output_type: What comes out; see `DataStream.map`. None: the elements' type, or of a window function any
-                objects.
-            uid: See `KeyedStream.process`.
-            name: See `KeyedStream.process`.
+            output_type: Type of the output, as in `DataStream.map`. None: the elements' type, or for a window function
+                any objects.
+            uid: As in `KeyedStream.process`.
+            name: As in `KeyedStream.process`.
 
         Raises (as do the others):
             InvalidRequestError: Any of these cannot be right.
         """
         check_function(reduce_function, ReduceFunction, "reduce")
         contents = ReducedContents(reduce_function, self._elements.state_type, self._elements)
-        own = self._elements if window_function is None and output_type is None else None
-        return self._windowed(contents, window_function, output_type, uid, name, own)
+        elements = self._elements if window_function is None and output_type is None else None
+        return self._windowed(contents, window_function, output_type, uid, name, elements)
 
     def aggregate(
         self,
@@ -172,11 +133,11 @@ class WindowedStream:
 
         Args:
             aggregate_function: The function; its `merge` is called for sessions and for windows that overlap.
-            window_function: Gets the result, as a list of one; see `reduce`.
+            window_function: Gets the result, as a list of one, as in `reduce`.
             accumulator_type: Type of the accumulator; None: any object, pickled.
-            output_type: What comes out; None: any objects.
-            uid: See `KeyedStream.process`.
-            name: See `KeyedStream.process`.
+            output_type: Type of the output; None: any objects.
+            uid: As in `KeyedStream.process`.
+            name: As in `KeyedStream.process`.
         """
         check_function(aggregate_function, AggregateFunction, "aggregate", callables=False)
         kind = None if accumulator_type is None else as_type(accumulator_type)
@@ -222,68 +183,19 @@ class WindowedStream:
                 f"not {function!r}"
             )
         refuse_checkpointed([function], "a window")
-        if isinstance(output_type, (str, StructType)):
-            check_uid(uid)
         late = self._late_output
-        arguments = self._lateness_ms, contents, self._keyed(function), late and OutputTag(late.tag_id)
+        keyed = keyed_window_function(function)
+        arguments = self._lateness_ms, contents, keyed, late and OutputTag(late.tag_id)
         operator = operator_of(self._assigner, self._trigger, *arguments)
-        made = elements or elements_of(output_type, uid)
-        return self._add_operator("window", operator, made, uid, name, late.tag_id if late else None)
-
-    def _keyed(self, function: Any) -> Any:
-        """The window function as one that gets the key."""
-        return function
+        output = elements or output_elements(output_type, uid)
+        return self._add_operator("window", operator, output, uid, name, late.tag_id if late else None)
 
 
 class AllWindowedStream(WindowedStream):
-    """What `DataStream.window_all` gives: as `WindowedStream`, for all elements together.
+    """The windows of all elements together, made by `DataStream.window_all`.
 
     Window functions are `AllWindowFunction` and `ProcessAllWindowFunction`. One task does all the work.
     """
 
     _plain: ClassVar[type] = AllWindowFunction
     _process: ClassVar[type] = ProcessAllWindowFunction
-
-    def _keyed(self, function: Any) -> Any:
-        if isinstance(function, AllWindowFunction):
-            return _Keyed(function)
-        return _KeyedProcess(function) if isinstance(function, ProcessAllWindowFunction) else function
-
-
-class _Keyed(WindowFunction[Any, Any, Any, Any]):
-    """An `AllWindowFunction` that is given a key."""
-
-    def __init__(self, function: AllWindowFunction[Any, Any, Any]) -> None:
-        self._function = function
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._function.open(runtime_context)
-
-    def close(self) -> None:
-        self._function.close()
-
-    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
-        del key
-        return self._function.apply(window, inputs)
-
-
-class _KeyedProcess(ProcessWindowFunction[Any, Any, Any, Any]):
-    """A `ProcessAllWindowFunction` that is given a key."""
-
-    def __init__(self, function: ProcessAllWindowFunction[Any, Any, Any]) -> None:
-        self._function = function
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._function.open(runtime_context)
-
-    def close(self) -> None:
-        self._function.close()
-
-    def process(
-        self, key: Any, context: ProcessWindowFunction.Context[Any], elements: Iterable[Any]
-    ) -> Iterable[Any] | None:
-        del key
-        return self._function.process(context, elements)
-
-    def clear(self, context: ProcessWindowFunction.Context[Any]) -> None:
-        self._function.clear(context)

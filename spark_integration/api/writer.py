@@ -1,10 +1,13 @@
-"""`DataStreamSink`: what `DataStream.print` gives, for PyFlink's signature."""
+"""`StreamWriter`: the end of a stream, as Spark's `writeStream`; its `start` checks the query as a whole and starts it.
+
+`DataStreamSink` is the end of a stream that `DataStream.print` returns, for PyFlink's signature.
+"""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from varvite.changelog.working_stores.custom import check_factory
 from varvite.materializer.options.table import OPTIONS
@@ -23,12 +26,12 @@ from varvite.spark_integration.options.levels import option_key, session_level
 from varvite.spark_integration.plan.graph import plan_graph, side_output_of
 from varvite.spark_integration.plan.job import (
     JobPlan,
+    check_generic_types,
     check_parallelism,
     check_query_name,
     missing_checkpoint_location,
     take_option,
 )
-from varvite.spark_integration.plan.operator import check_generic_types
 from varvite.spark_integration.plan.transformations import CollectionSource, DataFrameSource, Transformation, sources_of
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import InvalidRequestError
@@ -38,32 +41,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from varvite.spark_integration.api.environment import StreamExecutionEnvironment
-    from varvite.spark_integration.api.stream import DataStream
     from varvite.spark_integration.options.job_config import JobConfig
-
-
-class DataStreamSink:
-    """The end of a stream. Its settings have no effect: a sink has no state, and runs on the driver."""
-
-    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
-        self._environment = environment
-        self._transformation = transformation
-
-    def name(self, name: str) -> DataStreamSink:
-        """For PyFlink's signature."""
-        del name
-        return self
-
-    def uid(self, uid: str) -> DataStreamSink:
-        """For PyFlink's signature."""
-        del uid
-        return self
-
-    def set_parallelism(self, parallelism: int) -> DataStreamSink:
-        """For PyFlink's signature."""
-        del parallelism
-        return self
+    from varvite.spark_integration.options.levels import OptionLevel
+    from varvite.spark_integration.plan.transformations import GraphSettings
 
 
 _log: Final = logging.getLogger(__name__)
@@ -72,10 +52,34 @@ BATCH_COLUMN: Final = "batch_id"
 """Readers see the batch's directory as this partition column."""
 
 
-class StreamWriter:
-    """Where and when a stream is written. Every method but `start` returns the writer itself, as Spark's."""
+class ProgramSettings(Protocol):
+    """The part of the environment that a query is started with."""
 
-    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
+    graph_settings: GraphSettings
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        ...
+
+    def code_level(self) -> OptionLevel:
+        """The options that code has set."""
+        ...
+
+
+class EndOfStream(Protocol):
+    """A stream, by its last node."""
+
+    @property
+    def transformation(self) -> Transformation:
+        """The last node."""
+        ...
+
+
+class StreamWriter:
+    """Sets where and when a stream is written. Every method but `start` returns the writer itself, as Spark's."""
+
+    def __init__(self, environment: ProgramSettings, transformation: Transformation) -> None:
         self._environment = environment
         self._transformation = transformation
         side = side_output_of(transformation)
@@ -83,7 +87,7 @@ class StreamWriter:
         self._sides: list[Transformation] = [] if side is None else [transformation]
         self._side_sinks: list[Sink] = []
         self._at_end: list[Callable[[bool], None]] = []
-        self._own: dict[str, Any] = {}
+        self._job_options: dict[str, Any] = {}
         self._options: dict[str, Any] = {}
         self._trigger: dict[str, Any] = {}
         self._query_name: str | None = None
@@ -93,7 +97,7 @@ class StreamWriter:
     def foreach_batch(self, func: Callable[[DataFrame, int], None] | Sink) -> StreamWriter:
         """Write with a function of (rows, batch id), or with a `Sink`.
 
-        The function runs once per batch in the ordinary case, and again for the same batch id after a crash: let it
+        The function runs once per batch in the ordinary case, and again for the same batch id after a crash: it should
         replace what it wrote before. The operators are not executed again, whatever it does with the rows.
         """
         if not isinstance(func, Sink) and not callable(func):
@@ -102,14 +106,14 @@ class StreamWriter:
         return self
 
     def side_output(
-        self, end: DataStream | Transformation, func: Callable[[DataFrame, int], None] | Sink
+        self, end: EndOfStream | Transformation, func: Callable[[DataFrame, int], None] | Sink
     ) -> StreamWriter:
-        """Write a side output of the same operator with a function of (rows, batch id), or with a `Sink`, as well.
+        """Also write a side output of the same operator, with a function of (rows, batch id) or with a `Sink`.
 
         Side outputs are written after the stream itself, in the order of these calls.
 
         Raises:
-            InvalidRequestError: That is no side output.
+            InvalidRequestError: The stream is not a side output.
         """
         node = end if isinstance(end, Transformation) else end.transformation
         if side_output_of(node) is None:
@@ -124,37 +128,37 @@ class StreamWriter:
         return self
 
     def option(self, key: str, value: Any) -> StreamWriter:
-        """An option of varvite (without `spark.varvite.`), `checkpointLocation`, `path`, or one of the file format.
+        """Set an option of varvite (without `spark.varvite.`), `checkpointLocation`, `path`, or one of the file format.
 
         Raises:
             InvalidRequestError: An option of varvite that does not exist, or a value that does not fit.
         """
-        own = option_key(key)
-        if own is None:
+        job_key = option_key(key)
+        if job_key is None:
             self._options[key] = value
         else:
-            OPTIONS.read("query option", {own: value})
-            self._own[own] = value
+            OPTIONS.read("query option", {job_key: value})
+            self._job_options[job_key] = value
         return self
 
     def options(self, **options: Any) -> StreamWriter:
-        """Several options at once."""
+        """Set several options at once."""
         for key, value in options.items():
             self.option(key, value)
         return self
 
     def trigger(self, **trigger: Any) -> StreamWriter:
-        """As Spark's: `processingTime="5 seconds"`, `availableNow=True` or `once=True`.
+        """Set the trigger, as Spark's: `processingTime="5 seconds"`, `availableNow=True` or `once=True`.
 
-        Without one a query runs until it is stopped, or, over a collection, until that is processed.
+        By default a query runs until it is stopped, or, over a collection, until that is processed.
 
         Raises:
             InvalidRequestError: Another trigger (continuous and real-time have no micro-batches), or not exactly one.
         """
-        given = {name: value for name, value in trigger.items() if value is not None}
-        if len(given) != 1 or not set(given) <= set(_TRIGGERS):
-            raise InvalidRequestError(f"trigger takes exactly one of {', '.join(_TRIGGERS)}, not {sorted(given)}")
-        self._trigger = given
+        triggers = {name: value for name, value in trigger.items() if value is not None}
+        if len(triggers) != 1 or not set(triggers) <= set(_TRIGGERS):
+            raise InvalidRequestError(f"trigger takes exactly one of {', '.join(_TRIGGERS)}, not {sorted(triggers)}")
+        self._trigger = triggers
         return self
 
     def query_name(self, name: str) -> StreamWriter:
@@ -163,7 +167,7 @@ class StreamWriter:
         return self
 
     def output_mode(self, mode: str) -> StreamWriter:
-        """Only "append": what the function yields is written once. Raises `InvalidRequestError` for others."""
+        """Take Spark's output mode "append", the only one. Raises `InvalidRequestError` for others."""
         if mode.lower() != "append":
             raise InvalidRequestError(f"output mode {mode!r} is not possible; rows that a function yields are appended")
         return self
@@ -178,8 +182,8 @@ class StreamWriter:
             Spark's `StreamingQuery`.
 
         Raises:
-            InvalidRequestError: Something is missing or contradictory; nothing was started.
-            VarviteError: The storage cannot be used, or the state is of another job.
+            InvalidRequestError: Something is missing or contradictory; nothing is started.
+            VarviteError: The storage cannot be used, or the state belongs to another job.
         """
         spark = self._environment.spark
         options = dict(self._options)
@@ -215,16 +219,16 @@ class StreamWriter:
 
     @property
     def parallelism(self) -> int:
-        """Partitions of the operators, unless one has its own."""
+        """Partitions of the operators that have no number of their own."""
         return self._parallelism(self._environment.spark, self._config(self._environment.spark))
 
     def at_end(self, call: Callable[[bool], None]) -> StreamWriter:
-        """Call this when the query has ended, with whether it ended by itself, its input used up."""
+        """Call a function when the query has ended; True: it ended by itself, its input used up."""
         self._at_end.append(call)
         return self
 
     def _plan(self, spark: SparkSession, options: dict[str, Any]) -> JobPlan:
-        """Check the query as a whole; takes the checkpoint location out of the options."""
+        """Check the query as a whole; removes the checkpoint location from the options."""
         job = check_query_name(self._query_name)
         location = take_option(options, "checkpointLocation")
         if not location:
@@ -264,7 +268,7 @@ class StreamWriter:
         )
 
     def _collections(self, spark: SparkSession, checkpoint_location: str) -> dict[int, CollectionInput]:
-        """The sources that are collections, by the number of the source."""
+        """The sources that are collections, by their number."""
         return {
             number: CollectionInput(spark, source, checkpoint_location, number)
             for number, source in enumerate(sources_of(self._transformation))
@@ -272,7 +276,7 @@ class StreamWriter:
         }
 
     def _input(self, spark: SparkSession, plan: JobPlan, opened: Mapping[int, DataFrame]) -> DataFrame:
-        """The job's input with the collections as they stream."""
+        """The job's input, with the collections as streams."""
         rows = _rows(spark, sources_of(self._transformation), opened, branched=bool(plan.input_delays))
         return with_heartbeat(rows) if plan.heartbeat else rows
 
@@ -283,21 +287,21 @@ class StreamWriter:
 
     def _config(self, spark: SparkSession) -> JobConfig:
         code = self._environment.code_level()
-        return resolve([code, OPTIONS.read("query option", self._own), session_level(spark.conf.getAll)])
+        return resolve([code, OPTIONS.read("query option", self._job_options), session_level(spark.conf.getAll)])
 
     def _with_sides(self, sink: Sink) -> Sink:
         if not self._sides:
             return sink
-        own = len(self._sides) - len(self._side_sinks)
-        sides = enumerate(self._side_sinks, own)
-        return OutputSinks(((0 if own else None, sink), *sides))
+        first = len(self._sides) - len(self._side_sinks)  # 1: the writer's own stream is a side output
+        sides = enumerate(self._side_sinks, first)
+        return OutputSinks(((0 if first else None, sink), *sides))
 
     def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:
         path = path or take_option(options, "path")
         if self._sink is not None:
-            useless = sorted(options) + (["path"] if path else [])
-            if useless:
-                raise InvalidRequestError(f"options {useless} have no meaning with foreach_batch; remove them")
+            unused = sorted(options) + (["path"] if path else [])
+            if unused:
+                raise InvalidRequestError(f"options {unused} have no meaning with foreach_batch; remove them")
             return self._sink
         if self._format is None:
             raise InvalidRequestError("nothing says where the rows go: call foreach_batch(...) or format(...)")
@@ -310,6 +314,25 @@ class StreamWriter:
         return FileSink(spark, self._format, str(path), plan.checkpoint_location, options)
 
 
+class DataStreamSink:
+    """The end of a printed stream. Its settings have no effect: a sink has no state, and runs on the driver."""
+
+    def name(self, name: str) -> DataStreamSink:
+        """No effect; for PyFlink's signature."""
+        del name
+        return self
+
+    def uid(self, uid: str) -> DataStreamSink:
+        """No effect; for PyFlink's signature."""
+        del uid
+        return self
+
+    def set_parallelism(self, parallelism: int) -> DataStreamSink:
+        """No effect; for PyFlink's signature."""
+        del parallelism
+        return self
+
+
 def _rows(
     spark: SparkSession,
     sources: Sequence[DataFrameSource | CollectionSource],
@@ -317,7 +340,7 @@ def _rows(
     *,
     branched: bool,
 ) -> DataFrame:
-    """The rows of all sources; collections that are not opened have none."""
+    """The rows of all sources; a collection that is not opened is empty."""
     frames = [
         source.dataframe
         if isinstance(source, DataFrameSource)
@@ -330,11 +353,11 @@ def _rows(
 
 
 def trigger_every(interval_ms: int | None) -> dict[str, Any]:
-    """Spark's trigger for an interval; none without one."""
+    """Spark's trigger for an interval; empty without one."""
     return {} if interval_ms is None else {"processingTime": f"{interval_ms} milliseconds"}
 
 
 def _check_not_running(spark: SparkSession, job: str) -> None:
-    # Spark refuses a second query of that name only after this run would have fenced the first one off.
+    # Spark would refuse a second query of this name too late: after this run has fenced the first one off.
     if any(query.name == job for query in spark.streams.active):
         raise InvalidRequestError(f"a query named {job!r} is running in this session; stop it first", job=job)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from varvite.changelog.api.functions import Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varvite.spark_integration.functions.keyed import KeyedStateStore
+    from varvite.spark_integration.functions.keyed import KeyedStateStore, RuntimeContext
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -93,3 +93,49 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """Called when the window is removed: remove what `window_state` holds."""
+
+
+def keyed_window_function(function: Any) -> Any:
+    """A window function as one that gets a key, which one of all elements together ignores."""
+    if isinstance(function, AllWindowFunction):
+        return _KeyedAllWindow(function)
+    return _KeyedProcessAllWindow(function) if isinstance(function, ProcessAllWindowFunction) else function
+
+
+class _KeyedAllWindow(WindowFunction[Any, Any, Any, Any]):
+    """An `AllWindowFunction` as a `WindowFunction`."""
+
+    def __init__(self, function: AllWindowFunction[Any, Any, Any]) -> None:
+        self._function = function
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._function.open(runtime_context)
+
+    def close(self) -> None:
+        self._function.close()
+
+    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
+        del key
+        return self._function.apply(window, inputs)
+
+
+class _KeyedProcessAllWindow(ProcessWindowFunction[Any, Any, Any, Any]):
+    """A `ProcessAllWindowFunction` as a `ProcessWindowFunction`."""
+
+    def __init__(self, function: ProcessAllWindowFunction[Any, Any, Any]) -> None:
+        self._function = function
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._function.open(runtime_context)
+
+    def close(self) -> None:
+        self._function.close()
+
+    def process(
+        self, key: Any, context: ProcessWindowFunction.Context[Any], elements: Iterable[Any]
+    ) -> Iterable[Any] | None:
+        del key
+        return self._function.process(context, elements)
+
+    def clear(self, context: ProcessWindowFunction.Context[Any]) -> None:
+        self._function.clear(context)

@@ -16,8 +16,8 @@ from varvite.spark_integration.options.job_config import resolve
 from varvite.spark_integration.options.state_backends import HashMapStateBackend, StateBackend
 from varvite.spark_integration.plan.graph import plan_graph
 from varvite.spark_integration.plan.input_branches import BranchedPreparation
-from varvite.spark_integration.plan.job import JobPlan
-from varvite.spark_integration.plan.operator import check_generic_types, elements_of
+from varvite.spark_integration.plan.job import JobPlan, check_generic_types
+from varvite.spark_integration.plan.operator import elements_of
 from varvite.spark_integration.plan.preparation import Preparation
 from varvite.spark_integration.plan.transformations import DataFrameSource, KeyedTransformation
 from varvite.storage.errors import InvalidRequestError

@@ -23,11 +23,11 @@ from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_C
 from varvite.spark_integration.plan.branches import plan_branches
 from varvite.spark_integration.plan.element_operator import ElementOperator, SideOutput
 from varvite.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
-from varvite.spark_integration.plan.job import EventTime
 from varvite.spark_integration.plan.preparation import Preparation
 from varvite.spark_integration.plan.transformations import (
     CollectionSource,
     DataFrameSource,
+    EventTime,
     GraphSettings,
     KeyedTransformation,
     SideOutputTransformation,

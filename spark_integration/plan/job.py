@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from varvite.spark_integration.plan.operator import check_columns, timestamp_column_of
+from varvite.changelog.schema.pickled import GENERIC_TYPES, is_generic
+from varvite.spark_integration.plan.transformations import CollectionSource
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.layout import check_job_name
-from varvite.storage.options.kinds import DURATION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from varvite.materializer.options.materializer_config import MaterializerConfig
+    from varvite.spark_integration.functions.implicit_state import ImplicitState
     from varvite.spark_integration.options.job_config import JobConfig
     from varvite.spark_integration.plan.input_branches import BranchedPreparation
     from varvite.spark_integration.plan.input_watermarks import InputDelay
     from varvite.spark_integration.plan.operator import OperatorPlan
     from varvite.spark_integration.plan.preparation import Preparation
+    from varvite.spark_integration.plan.transformations import DataFrameSource
     from varvite.storage.transfer.upload import UploadPolicy
 
-WATERMARK_DELAY: str = "spark.watermarkDelayMs"
-"""Spark's mark, in a column's metadata, of `DataFrame.withWatermark`."""
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,64 +87,6 @@ class JobPlan:
         return replace(self.config.materializer, job=self.job)
 
 
-@dataclass(frozen=True, slots=True)
-class EventTime:
-    """The column with the event time: one that `with_watermark` named, here or in Spark, or that a function filled."""
-
-    column: str
-    delay_ms: int | None
-    """How far the watermark is behind the largest event time; None: there is no watermark."""
-
-
-def event_time_column(schema: StructType, column: str, delay: Any) -> EventTime:
-    """Event time from a column, with a watermark that is `delay` behind.
-
-    Args:
-        schema: Columns of the stream.
-        column: Name of a timestamp column.
-        delay: As text ("10 seconds"), a timedelta, or milliseconds; not negative.
-
-    Raises:
-        InvalidRequestError: No such column, no timestamps, or no delay.
-    """
-    if column not in schema.names:
-        close = difflib.get_close_matches(str(column), schema.names, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"the columns are {schema.names}"
-        raise InvalidRequestError(f"there is no column {column!r}; {hint}")
-    if timestamp_column_of(schema, column) is None:
-        raise InvalidRequestError(
-            f"column {column!r} of type {schema[column].dataType.simpleString()} is no event time: cast it to a "
-            "timestamp, for example with timestamp_millis"
-        )
-    delay_ms = DURATION.read(delay)
-    if delay_ms < 0:
-        raise InvalidRequestError(f"a watermark cannot be ahead of the event time: the delay is {delay!r}")
-    return EventTime(column, delay_ms)
-
-
-def event_time_of(schema: StructType) -> EventTime | None:
-    """The event time column of a DataFrame.
-
-    Raises:
-        InvalidRequestError: It has more than one.
-    """
-    marked = [f for f in schema.fields if WATERMARK_DELAY in f.metadata]
-    if len(marked) > 1:
-        raise InvalidRequestError(
-            f"the stream has several event time columns: {[f.name for f in marked]}; call withWatermark once"
-        )
-    return EventTime(marked[0].name, int(marked[0].metadata[WATERMARK_DELAY])) if marked else None
-
-
-def check_input(df: Any) -> None:
-    """Whether rows of that DataFrame can be processed. Raises `InvalidRequestError`."""
-    if not hasattr(df, "isStreaming"):
-        raise InvalidRequestError(f"a streaming DataFrame is needed, not {type(df).__name__}")
-    if not df.isStreaming:
-        raise InvalidRequestError("the DataFrame is not streaming; make it with spark.readStream")
-    check_columns(df.schema, "the input")
-
-
 def check_query_name(name: str | None) -> str:
     """Name of the job. Raises `InvalidRequestError`."""
     if not name:
@@ -171,3 +117,49 @@ def missing_checkpoint_location(options: dict[str, Any]) -> InvalidRequestError:
         f"did you mean checkpointLocation instead of {written}?" if written else "set option('checkpointLocation', ...)"
     )
     return InvalidRequestError(f"Spark's checkpointLocation is missing: {hint}")
+
+
+def check_generic_types(
+    job: str,
+    operators: Sequence[OperatorPlan],
+    sources: Sequence[DataFrameSource | CollectionSource],
+    *,
+    allowed: bool,
+) -> None:
+    """Warn of states that hold pickled objects although nobody chose that, or refuse all generic types.
+
+    Args:
+        job: Its name.
+        operators: All of the job.
+        sources: What they read. A collection is stored until it is processed.
+        allowed: `pipeline.generic-types`.
+
+    Raises `InvalidRequestError`.
+    """
+    generic = [(plan.uid, state) for plan in operators for state in plan.implicit_states if is_generic(state.kind)]
+    if allowed:
+        undeclared = [_described(uid, state) for uid, state in generic if state.undeclared]
+        if undeclared:
+            _log.warning(
+                "job %s keeps pickled objects, because nobody has said what they are: %s. Who can write the storage "
+                "could have code run when they are read (docs/operate/security.md); %s=false refuses such jobs",
+                job,
+                "; ".join(undeclared),
+                GENERIC_TYPES.key,
+            )
+        return
+    for uid, state in generic:
+        raise InvalidRequestError(
+            f"{_described(uid, state)}, which {GENERIC_TYPES.key}=false does not allow: its values would be pickled",
+            operator=uid,
+        )
+    if any(isinstance(s, CollectionSource) and is_generic(s.elements.state_type) for s in sources):
+        raise InvalidRequestError(
+            f"the elements of from_collection would be pickled until they are processed, which "
+            f"{GENERIC_TYPES.key}=false does not allow; give their type_info"
+        )
+
+
+def _described(uid: str, state: ImplicitState) -> str:
+    advice = f" (declare {state.undeclared})" if state.undeclared else f" ({state.kind})"
+    return f"state {state.name!r} of operator {uid!r}{advice}"

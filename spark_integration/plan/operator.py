@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -14,19 +13,17 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
 from pyspark.sql.utils import is_remote
 
-from varvite.changelog.schema.pickled import GENERIC_TYPES, is_generic
 from varvite.changelog.types.basic import FloatingType
 from varvite.changelog.types.collections import ListType, MapType
 from varvite.changelog.types.composites import CompositeType
 from varvite.changelog.types.factory import Types, as_type
 from varvite.spark_integration.elements.columns import value_column
 from varvite.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
-from varvite.spark_integration.functions.implicit_state import HasImplicitState, ImplicitState
+from varvite.spark_integration.functions.implicit_state import HasImplicitState
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.pickling import PickledFunction, pickle_with_broadcasts
 from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
 from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
-from varvite.spark_integration.plan.transformations import CollectionSource
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -36,12 +33,10 @@ if TYPE_CHECKING:
 
     from varvite.changelog.types.wire import WireType
     from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.functions.implicit_state import ImplicitState
     from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
     from varvite.spark_integration.plan.broadcast_input import BroadcastInput
     from varvite.spark_integration.plan.initial_state import InitialState
-    from varvite.spark_integration.plan.transformations import DataFrameSource
-
-_log = logging.getLogger(__name__)
 
 PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
 UNNAMED: Final = "unnamed"
@@ -294,52 +289,6 @@ def _has_timers(function: Any) -> bool:
     if isinstance(function, GroupedFunction):
         return function.wants_heartbeats
     return isinstance(function, KeyedProcessFunction) and type(function).on_timer is not KeyedProcessFunction.on_timer
-
-
-def check_generic_types(
-    job: str,
-    operators: Sequence[OperatorPlan],
-    sources: Sequence[DataFrameSource | CollectionSource],
-    *,
-    allowed: bool,
-) -> None:
-    """Warn of states that hold pickled objects although nobody chose that, or refuse all generic types.
-
-    Args:
-        job: Its name.
-        operators: All of the job.
-        sources: What they read. A collection is stored until it is processed.
-        allowed: `pipeline.generic-types`.
-
-    Raises `InvalidRequestError`.
-    """
-    generic = [(plan.uid, state) for plan in operators for state in plan.implicit_states if is_generic(state.kind)]
-    if allowed:
-        undeclared = [_described(uid, state) for uid, state in generic if state.undeclared]
-        if undeclared:
-            _log.warning(
-                "job %s keeps pickled objects, because nobody has said what they are: %s. Who can write the storage "
-                "could have code run when they are read (docs/operate/security.md); %s=false refuses such jobs",
-                job,
-                "; ".join(undeclared),
-                GENERIC_TYPES.key,
-            )
-        return
-    for uid, state in generic:
-        raise InvalidRequestError(
-            f"{_described(uid, state)}, which {GENERIC_TYPES.key}=false does not allow: its values would be pickled",
-            operator=uid,
-        )
-    if any(isinstance(s, CollectionSource) and is_generic(s.elements.state_type) for s in sources):
-        raise InvalidRequestError(
-            f"the elements of from_collection would be pickled until they are processed, which "
-            f"{GENERIC_TYPES.key}=false does not allow; give their type_info"
-        )
-
-
-def _described(uid: str, state: ImplicitState) -> str:
-    advice = f" (declare {state.undeclared})" if state.undeclared else f" ({state.kind})"
-    return f"state {state.name!r} of operator {uid!r}{advice}"
 
 
 def elements_of(output_type: Any, operator: str | None = None) -> ElementType:

@@ -9,7 +9,7 @@ Spark may lose cached rows and make them anew when the driver has looked already
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from varvite.spark_integration.elements.types import ElementType
-    from varvite.spark_integration.plan.input_branches import BranchedPreparation
 
 StepFailure = tuple[int, UserError]
 """Partition and what was raised there."""
@@ -99,14 +98,52 @@ class PreparationRun:
     def __init__(self, plan: Preparation, place: ChainPlace) -> None:
         self._plan = plan
         self._chain = FunctionChain(plan.steps, plan.key, place)
-        self.open = self._chain.open
-        self.close = self._chain.close
         self.latest: dict[int, int] = {}
-        """No event times: the operator finds them itself."""
+        """Empty: the operator reads the event times itself."""
+
+    def open(self) -> None:
+        self._chain.open()
+
+    def close(self) -> None:
+        self._chain.close()
 
     def prepared(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """What the chain makes of a batch. Raises `StepError`, `InvalidRequestError`."""
         yield prepared(self._plan, self._chain, batch)
+
+
+class TaskPlan(Protocol):
+    """What a task prepares: a `Preparation`, or a `BranchedPreparation`."""
+
+    @property
+    def output_schema(self) -> StructType:
+        """Columns of the prepared rows."""
+        ...
+
+    def at(self, place: ChainPlace) -> TaskRun:
+        """The functions, for one task."""
+        ...
+
+
+class TaskRun(Protocol):
+    """A plan's functions in one task."""
+
+    @property
+    def latest(self) -> dict[int, int]:
+        """The largest event time so far of each branch, milliseconds."""
+        ...
+
+    def open(self) -> None:
+        """Load and open the functions. Raises `StepError`."""
+        ...
+
+    def prepared(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The prepared rows of a batch. Raises `StepError`, `InvalidRequestError`."""
+        ...
+
+    def close(self) -> None:
+        """Close the functions. Raises `StepError`."""
+        ...
 
 
 class PreparationTask:
@@ -114,7 +151,7 @@ class PreparationTask:
 
     def __init__(
         self,
-        plan: Preparation | BranchedPreparation,
+        plan: TaskPlan,
         place: ChainPlace,
         failures: Accumulator[list[StepFailure]],
         latest: Accumulator[dict[int, int]] | None = None,

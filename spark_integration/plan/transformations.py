@@ -23,8 +23,16 @@ if TYPE_CHECKING:
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.functions.pickling import PickledFunction
     from varvite.spark_integration.plan.function_chain import StepKind
-    from varvite.spark_integration.plan.job import EventTime
     from varvite.spark_integration.plan.operator import OperatorPlan
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """The column with the event time: one that `with_watermark` named, here or in Spark, or that a function filled."""
+
+    column: str
+    delay_ms: int | None
+    """Distance of the watermark behind the largest event time; None: there is no watermark."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from varvite.changelog.api.functions import AggregateFunction
-from varvite.spark_integration.api.windowed import operator_of
 from varvite.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
 from varvite.spark_integration.functions.timers import KeyedTimerService
+from varvite.spark_integration.operators.windows.any_trigger_operator import operator_of
 from varvite.spark_integration.worker.runners.timers import TimerFiring
 
 if TYPE_CHECKING:

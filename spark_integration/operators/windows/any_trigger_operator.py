@@ -19,8 +19,22 @@ from varvite.changelog.keyed.namespaces import NAMESPACE_TYPE
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.types.factory import Types
 from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
-from varvite.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
-from varvite.spark_integration.operators.windows.operator import WindowOperator, joined
+from varvite.spark_integration.operators.windows.assigners import (
+    FixedWindows,
+    GlobalWindow,
+    GlobalWindows,
+    SessionWindows,
+    TimeWindow,
+    WindowAssigner,
+)
+from varvite.spark_integration.operators.windows.builtin_triggers import firing_of
+from varvite.spark_integration.operators.windows.operator import (
+    FixedWindowOperator,
+    GlobalWindowOperator,
+    SessionWindowOperator,
+    WindowOperator,
+    joined,
+)
 from varvite.spark_integration.operators.windows.trigger import TriggerResult, WindowTriggerContext, fires_at
 from varvite.storage.errors import InvalidRequestError
 
@@ -29,7 +43,6 @@ if TYPE_CHECKING:
 
     from varvite.changelog.api.state import MapState
     from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-    from varvite.spark_integration.operators.windows.assigners import WindowAssigner
     from varvite.spark_integration.operators.windows.trigger import Trigger
 
 SESSIONS_STATE: Final = "window-trigger/sessions"
@@ -269,3 +282,36 @@ def _session(start: int, end: int, namespace: int) -> _Window:
 def _other(namespace: int) -> int:
     """With its first bit turned over; twice gives it back."""
     return namespace - _FIRST_BIT if namespace >= 0 else namespace + _FIRST_BIT
+
+
+_OPERATORS: tuple[tuple[type[WindowAssigner], Any, Any], ...] = (
+    (FixedWindows, FixedWindowOperator, TriggeredFixedWindowOperator),
+    (SessionWindows, SessionWindowOperator, TriggeredSessionOperator),
+    (GlobalWindows, GlobalWindowOperator, TriggeredGlobalWindowOperator),
+)
+"""Windows, their operator for a trigger with a known `Firing`, and the one for any trigger."""
+
+
+def check_assigner(assigner: Any) -> None:
+    """Raises `InvalidRequestError` if these are no windows."""
+    if not any(isinstance(assigner, kind) for kind, _, _ in _OPERATORS):
+        raise InvalidRequestError(
+            f"window takes windows such as TumblingEventTimeWindows.of(Time.minutes(5)), not {assigner!r}"
+        )
+
+
+def operator_of(assigner: WindowAssigner, trigger: Trigger[Any, Any] | None, *others: Any) -> WindowOperator:
+    """The operator of these windows with this trigger.
+
+    Args:
+        assigner: The windows.
+        trigger: None: the windows' own.
+        others: The other arguments of `WindowOperator`.
+
+    Raises:
+        InvalidRequestError: These are no windows, or they cannot have this trigger.
+    """
+    check_assigner(assigner)
+    firing = firing_of(trigger, assigner)
+    _, of_firing, of_trigger = next(kinds for kinds in _OPERATORS if isinstance(assigner, kinds[0]))
+    return of_trigger(assigner, trigger, *others) if firing is None else of_firing(assigner, firing, *others)

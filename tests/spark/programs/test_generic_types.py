@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.spark.functions.stream import KeepBomb
 from varvite.common import Types
 from varvite.datastream import StreamExecutionEnvironment
-from varvite.spark_integration.functions import implicit_state
+from varvite.spark_integration.plan import job
 from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 pytestmark = pytest.mark.spark
@@ -37,16 +37,16 @@ def largest(env: StreamExecutionEnvironment, **declared: Any) -> list[Any]:
 def test_a_program_that_declares_nothing_runs_with_one_warning_or_not_at_all(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, logger=implicit_state.__name__)
+    caplog.set_level(logging.WARNING, logger=job.__name__)
     assert largest(start(spark, tmp_path, generic_types=True)) == [5, 4]
-    (warning,) = [record.getMessage() for record in caplog.records if record.name == implicit_state.__name__]
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == job.__name__]
     assert "'window-contents'" in warning
     assert "declare an output_type" in warning
     with pytest.raises(InvalidRequestError, match=r"'window-contents'.*pipeline\.generic-types=false does not allow"):
         largest(start(spark, tmp_path, generic_types=False))
     typed = Types.MAP(Types.STRING(), Types.LONG())
     assert largest(start(spark, tmp_path / "typed", generic_types=False), output_type=typed) == [5, 4]
-    assert len([record for record in caplog.records if record.name == implicit_state.__name__]) == 1
+    assert len([record for record in caplog.records if record.name == job.__name__]) == 1
 
 
 def test_a_stored_state_is_refused_before_anything_of_it_is_unpickled(spark: SparkSession, tmp_path: Path) -> None:

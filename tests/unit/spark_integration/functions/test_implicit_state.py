@@ -14,10 +14,11 @@ from varvite.datastream import ProcessWindowFunction, WindowFunction
 from varvite.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
 from varvite.spark_integration.connectors.collection import collection_source
 from varvite.spark_integration.elements.types import UndeclaredElements, united_elements
-from varvite.spark_integration.functions import implicit_state
 from varvite.spark_integration.functions.implicit_state import OF_ACCUMULATOR, OF_ELEMENTS
 from varvite.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
-from varvite.spark_integration.plan.operator import OperatorPlan, check_generic_types, elements_of
+from varvite.spark_integration.plan import job
+from varvite.spark_integration.plan.job import check_generic_types
+from varvite.spark_integration.plan.operator import OperatorPlan, elements_of
 from varvite.storage.errors import InvalidRequestError
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
@@ -64,7 +65,7 @@ def test_elements_that_nobody_declared_are_kept_pickled_with_a_warning(
     what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     operate = OPERATORS[what]
-    with caplog.at_level(logging.WARNING, logger=implicit_state.__name__):
+    with caplog.at_level(logging.WARNING, logger=job.__name__):
         plan = planned(lambda stream: operate(keyed(stream.map(lambda value: value))).uid("mine"), Types.LONG())
     (state,) = plan.implicit_states
     assert (state.kind, state.undeclared) == (PICKLED, OF_ELEMENTS)
@@ -86,7 +87,7 @@ def test_what_is_declared_is_kept_as_such_without_a_word(
     what: str, declared: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     operate = OPERATORS[what]
-    with caplog.at_level(logging.WARNING, logger=implicit_state.__name__):
+    with caplog.at_level(logging.WARNING, logger=job.__name__):
         (state,) = planned(lambda stream: operate(keyed(stream.map(lambda value: value, declared)))).implicit_states
     assert (state.kind, state.undeclared) == (declared, "")
     assert caplog.messages == []
@@ -101,7 +102,7 @@ def test_an_accumulator_is_declared_by_itself(caplog: pytest.LogCaptureFixture) 
     def windows(accumulator_type: Any) -> OperatorPlan:
         return planned(lambda stream: keyed(stream).window(TUMBLING).aggregate(Count(), None, accumulator_type))
 
-    with caplog.at_level(logging.WARNING, logger=implicit_state.__name__):
+    with caplog.at_level(logging.WARNING, logger=job.__name__):
         assert windows(Types.LONG()).implicit_states[0].kind == Types.LONG()
         assert caplog.messages == []
         (state,) = windows(None).implicit_states

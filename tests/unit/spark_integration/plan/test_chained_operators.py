@@ -12,15 +12,14 @@ from tests.jobs.operator_stage import Stage
 from tests.jobs.window_job import Element, window_operator
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
-from varvite.spark_integration.api.spark_operations import event_time_before
 from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.elements.types import RowElements
 from varvite.spark_integration.functions.keyed import MIN_WATERMARK, KeyedProcessFunction
 from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from varvite.spark_integration.operators.windows.assigners import TumblingEventTimeWindows
 from varvite.spark_integration.operators.windows.contents import ReducedContents
-from varvite.spark_integration.plan.job import EventTime
-from varvite.spark_integration.plan.transformations import DataFrameSource
+from varvite.spark_integration.plan.keyed import event_time_before
+from varvite.spark_integration.plan.transformations import DataFrameSource, EventTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,11 +13,8 @@ from pyspark.sql import types as t
 from varvite.changelog.types.factory import Types, parse_type_string
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.plan.job import (
-    EventTime,
     check_parallelism,
     check_query_name,
-    event_time_column,
-    event_time_of,
     missing_checkpoint_location,
     take_option,
 )
@@ -28,6 +25,8 @@ from varvite.spark_integration.plan.operator import (
     output_schema_of,
     plan_operator,
 )
+from varvite.spark_integration.plan.stateless import event_time_column, event_time_of
+from varvite.spark_integration.plan.transformations import EventTime
 from varvite.storage.errors import InvalidRequestError
 
 OUTPUT = t.StructType([t.StructField("n", t.LongType())])

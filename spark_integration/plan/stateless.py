@@ -1,0 +1,166 @@
+"""Adds stateless nodes to the graph: sources, steps, watermarks, unions and side outputs. Knows no streams.
+
+Each function checks at the call what can be checked there, and returns the new node.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from varvite.spark_integration.elements.types import RowElements, united_elements
+from varvite.spark_integration.functions.output_tag import OutputTag
+from varvite.spark_integration.functions.pickling import pickle_step
+from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
+from varvite.spark_integration.plan.branches import check_can_meet
+from varvite.spark_integration.plan.operator import check_columns, elements_of, timestamp_column_of
+from varvite.spark_integration.plan.transformations import (
+    DataFrameSource,
+    EventTime,
+    KeyedTransformation,
+    SideOutputTransformation,
+    StepTransformation,
+    Transformation,
+    UnionTransformation,
+)
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.options.kinds import DURATION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.types import StructType
+
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.plan.function_chain import StepKind
+
+WATERMARK_DELAY: Final = "spark.watermarkDelayMs"
+"""The metadata key with which `DataFrame.withWatermark` marks a column."""
+
+
+def dataframe_source(df: Any) -> DataFrameSource:
+    """The source of a streaming DataFrame.
+
+    Raises:
+        InvalidRequestError: It is not a streaming DataFrame, or has columns that varvite cannot take.
+    """
+    if not hasattr(df, "isStreaming"):
+        raise InvalidRequestError(f"a streaming DataFrame is needed, not {type(df).__name__}")
+    if not df.isStreaming:
+        raise InvalidRequestError("the DataFrame is not streaming; make it with spark.readStream")
+    check_columns(df.schema, "the input")
+    return DataFrameSource(elements=RowElements(df.schema), dataframe=df, event_time=event_time_of(df.schema))
+
+
+def event_time_of(schema: StructType) -> EventTime | None:
+    """The event time column of a DataFrame.
+
+    Raises:
+        InvalidRequestError: It has more than one.
+    """
+    marked = [f for f in schema.fields if WATERMARK_DELAY in f.metadata]
+    if len(marked) > 1:
+        raise InvalidRequestError(
+            f"the stream has several event time columns: {[f.name for f in marked]}; call withWatermark once"
+        )
+    return EventTime(marked[0].name, int(marked[0].metadata[WATERMARK_DELAY])) if marked else None
+
+
+def with_watermark(source: Transformation, column: str, delay: Any) -> DataFrameSource:
+    """The source with an event time column and a watermark.
+
+    Raises:
+        InvalidRequestError: The node is not a DataFrame's source, has event times already, or see `event_time_column`.
+    """
+    if not isinstance(source, DataFrameSource):
+        raise InvalidRequestError(
+            "a watermark belongs to the input: call with_watermark right after from_dataframe, or "
+            "assign_timestamps_and_watermarks before the first stateful operator"
+        )
+    if source.event_time is not None:
+        raise InvalidRequestError(
+            f"the stream has the event time column {source.event_time.column!r} already; call with_watermark once"
+        )
+    return replace(source, event_time=event_time_column(source.elements.schema, column, delay))
+
+
+def event_time_column(schema: StructType, column: str, delay: Any) -> EventTime:
+    """Event time from a column, with a watermark that is `delay` behind.
+
+    Args:
+        schema: Columns of the stream.
+        column: Name of a timestamp column.
+        delay: As text ("10 seconds"), a timedelta, or milliseconds; not negative.
+
+    Raises:
+        InvalidRequestError: There is no such column, it holds no timestamps, or the delay is none.
+    """
+    if column not in schema.names:
+        close = difflib.get_close_matches(str(column), schema.names, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"the columns are {schema.names}"
+        raise InvalidRequestError(f"there is no column {column!r}; {hint}")
+    if timestamp_column_of(schema, column) is None:
+        raise InvalidRequestError(
+            f"column {column!r} of type {schema[column].dataType.simpleString()} is no event time: cast it to a "
+            "timestamp, for example with timestamp_millis"
+        )
+    delay_ms = DURATION.read(delay)
+    if delay_ms < 0:
+        raise InvalidRequestError(f"a watermark cannot be ahead of the event time: the delay is {delay!r}")
+    return EventTime(column, delay_ms)
+
+
+def step(before: Transformation, kind: StepKind, function: Any, elements: ElementType) -> StepTransformation:
+    """A stateless function after a node; it is pickled now. Raises `InvalidRequestError` if that fails."""
+    return StepTransformation(
+        kind=kind, inputs=(before,), elements=elements, step=kind, function=pickle_step(function, kind)
+    )
+
+
+def timestamps(before: Transformation, strategy: WatermarkStrategy) -> StepTransformation:
+    """A step that gives each element a timestamp.
+
+    Raises:
+        InvalidRequestError: It is not a strategy, or one without a timestamp assigner.
+    """
+    if not isinstance(strategy, WatermarkStrategy):
+        raise InvalidRequestError(f"a WatermarkStrategy is needed, not {strategy!r}")
+    if strategy.assigner is None:
+        raise InvalidRequestError(
+            "the strategy does not say where time stamps come from: add with_timestamp_assigner(...)"
+        )
+    node = step(before, "timestamps", strategy.assigner, before.elements)
+    return replace(node, watermark_delay_ms=strategy.delay_ms, idle_timeout_ms=strategy.idle_timeout_ms)
+
+
+def union(nodes: Sequence[Transformation]) -> UnionTransformation:
+    """The elements of all nodes.
+
+    Raises:
+        InvalidRequestError: They differ in type, or a stateful operator made some of them.
+    """
+    for node in nodes:
+        check_can_meet(node)
+    elements = nodes[0].elements
+    for node in nodes[1:]:
+        elements = united_elements(elements, node.elements)
+    return UnionTransformation(inputs=tuple(nodes), elements=elements)
+
+
+def side_output(operator: Transformation, tag: OutputTag) -> SideOutputTransformation:
+    """The elements that a stateful operator yields as `(tag, value)`.
+
+    Raises:
+        InvalidRequestError: It is not an `OutputTag`, or the node is not a stateful operator.
+    """
+    if not isinstance(tag, OutputTag):
+        raise InvalidRequestError(f"get_side_output takes an OutputTag, not {tag!r}")
+    if not isinstance(operator, KeyedTransformation):
+        raise InvalidRequestError(
+            f"{operator.kind} has no side outputs: call get_side_output on what a function on a keyed or connected "
+            "stream has made"
+        )
+    is_late = tag.type_info is None and tag.tag_id == operator.late_output
+    elements = operator.inputs[0].elements if is_late else elements_of(tag.type_info)
+    return SideOutputTransformation(inputs=(operator,), elements=elements, tag_id=tag.tag_id)
