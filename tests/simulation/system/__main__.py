@@ -1,6 +1,6 @@
 """`python -m tests.simulation.system SEED --trace`: one seed; `--seeds 1000`: so many, from SEED on.
 
-With `--broken WHAT` the system is that variant of `mutations.py` or `named_seeds.py`, and the seeds that fail find it.
+With `--broken WHAT` the system is that variant of `mutations.py` or `found_bugs.py`, and the seeds that fail find it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+from tests.simulation.system.found_bugs import FOUND
 from tests.simulation.system.mutations import MUTATIONS, Mutation
-from tests.simulation.system.named_seeds import NAMED
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.scheduler import Violation
 from tests.simulation.system.script import Line, Script, text_of
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, help="before the end without faults, instead of the options' own")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further seed after so long")
-    variants = MUTATIONS | {what: (named.undone,) for what, named in NAMED.items()}
+    variants = MUTATIONS | {what: (bug.undone,) for what, bug in FOUND.items()}
     parser.add_argument("--broken", choices=sorted(variants), metavar="WHAT")
     parser.add_argument("--script", action="store_true", help="search for a script that meets the bug of --broken")
     given = parser.parse_args()

@@ -176,13 +176,13 @@ class SimulatedJob:
         if self._may_run:
             self._start_driver()
 
-    def set_back(self, checkpoints: int) -> None:
+    def set_back(self, checkpoints: int, *, anew: bool) -> None:
         """An operator sets the job back by so many checkpoints; to the newest savepoint, if negative. By the hub."""
         line, savepoints = self.oracle.line(), self.oracle.savepoints()
         if not self.is_stopped and line and (checkpoints >= 0 or savepoints):
             savepoint = savepoints[-1] if checkpoints < 0 else None
             seq = None if savepoint is not None else line[max(0, len(line) - 1 - checkpoints)].seq
-            self._stop_for_restore(Choice(seq, savepoint, anew=False))
+            self._stop_for_restore(Choice(seq, savepoint, anew))
 
     def _stop_for_restore(self, choice: Choice | None = None) -> None:
         """An operator stops the job, every run of it, and chooses what it is to go on from."""

@@ -30,6 +30,7 @@ OUTCOMES: Final = {
     "killed": "the process is killed",
     "replaced": "another run of the driver is started",
     "restored": "an operator stops the job and sets it back by so many checkpoints; to a savepoint, if negative",
+    "anew": "the same, and the job goes on with a new checkpoint location",
     "cloned": "somebody starts a clone of the job",
 }
 """Outcome → what it means."""
@@ -112,6 +113,11 @@ def parse(text: str) -> list[Line]:
             raise ValueError(f"line {number}: {what} is none of {', '.join(OUTCOMES)}")
         lines.append(Line(process, effect, int(nth), Outcome(what, float(amount or 0))))
     return lines
+
+
+def read_script(name: str) -> Script:
+    """The script of `scripts/<name>.txt`."""
+    return Script(parse((SCRIPTS / f"{name}.txt").read_text()))
 
 
 def text_of(title: str, lines: Sequence[Line]) -> str:

@@ -22,7 +22,7 @@ ORDINARY: Final = Options(
     skew_max_s=0.0, parallelism=2, rescales=False, backend="rocksdb", real_rocksdb=False, changelog=True, drivers=1,
     takeovers=0.0, executors=2, materializers=1, collectors=1, readers=0, rerun=0.0, moves=0.0, sink_tells=False,
     policy=CommitPolicy(retained=2, full_every=3, path_max=4), inline_bytes_max=1 << 20, part_bytes=1 << 20,
-    grace_s=3.0, forges=False, chained=False, restores=0.0, clones=0.0, ruled=False, disorder=0.0, confirms=0.0,
+    grace_s=3.0, forges=False, chained=False, restores=0.0, clones=0.0, ruled=False, disorder=0.0,
     hang=0.0, hedged=False, encrypted=False, log_elsewhere=False, log_faults=NO_FAULTS, local_copies=False, hosts=1,
     standbys=0, quiet_batches=3,
 )  # fmt: skip
@@ -62,13 +62,13 @@ def drawn(rng: random.Random, possible: Sequence[Line]) -> list[Line]:
 
 
 def _deviation(rng: random.Random, line: Line) -> Line:
-    kinds = ["stalls"] * 4 + ["killed", "replaced", "restored", "restored", "cloned"]
+    kinds = ["stalls"] * 4 + ["killed", "replaced", "restored", "restored", "anew", "cloned"]
     if line.effect.startswith(READS):
         kinds += ["fails"]
     if line.effect.startswith(WRITES):
         kinds += ["fails", "torn", "lost", "lost", "late", "late"]
     what = rng.choice(kinds)
-    numbers = {"stalls": [2, 10, 30, 60], "late": [2, 10, 30], "restored": [-1, 0, 1, 2]}
+    numbers = {"stalls": [2, 10, 30, 60], "late": [2, 10, 30], "restored": [-1, 0, 1, 2], "anew": [-1, 0, 1, 2]}
     return line._replace(outcome=Outcome(what, rng.choice(numbers.get(what, [0]))))
 
 

@@ -203,8 +203,9 @@ class Simulation:
                 self.scheduler.orders.append(lambda: self.kill(process))
             case "replaced":
                 self.scheduler.orders.append(self.jobs[0].start_another_driver)
-            case "restored":
-                self.scheduler.orders.append(lambda: self.jobs[0].set_back(int(outcome.number)))
+            case "restored" | "anew":
+                anew = outcome.what == "anew"
+                self.scheduler.orders.append(lambda: self.jobs[0].set_back(int(outcome.number), anew=anew))
             case "cloned":
                 if len(self.jobs) == 1 and self.oracle.newest != ORIGIN:
                     self.scheduler.orders.append(self._clone)

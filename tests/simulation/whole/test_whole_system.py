@@ -15,10 +15,11 @@ from itertools import count
 
 import pytest
 
+from tests.simulation.system.found_bugs import FOUND
 from tests.simulation.system.mutations import MUTATIONS, Mutation
-from tests.simulation.system.named_seeds import NAMED
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.scheduler import Violation
+from tests.simulation.system.script import SCRIPTS, Line, Outcome, effect_of, parse, read_script, text_of
 from tests.simulation.system.simulation import simulate
 from tests.simulation.whole.seed_processes import ROOT, check, start
 
@@ -80,25 +81,52 @@ def test_the_command_ends_in_time() -> None:
     assert "1 seeds, 0 failed" in said
 
 
-@pytest.mark.parametrize("what", NAMED)
-def test_what_a_seed_has_found_stays_mended(what: str) -> None:
-    named = NAMED[what]
-    simulate(named.seed, named.options)
+@pytest.mark.parametrize("what", FOUND)
+def test_a_bug_that_was_found_stays_mended(what: str) -> None:
+    FOUND[what].simulate()
 
 
-@pytest.mark.parametrize("what", NAMED)
-def test_a_named_seed_finds_its_bug_again(what: str) -> None:
-    """Else it would say nothing any more: a change of the simulation may have made another run of it."""
-    seed, undone = NAMED[what]
-    found = violation_of(seed, NAMED[what].options, [undone])
-    again = f'see which seeds do: python -m tests.simulation.system 0 --seeds 500 --broken "{what}"'
-    assert isinstance(found, Violation), f"seed {seed} finds {found!r}; {again}"
-    assert re.search(undone.found, str(found)), f"seed {seed} finds {found}; {again}"
+@pytest.mark.parametrize("what", FOUND)
+def test_a_bug_is_met_again_without_its_repair(what: str) -> None:
+    """Else its run would say nothing any more: a change of the system may have made another run of a seed."""
+    bug = FOUND[what]
+    with bug.undone.applied(), pytest.raises((Violation, Exception)) as caught:
+        bug.simulate()
+    again = f'see which runs meet it: python -m tests.simulation.system 0 --seeds 500 --broken "{what}" [--script]'
+    assert isinstance(caught.value, Violation), f"{bug.run} finds {caught.value!r}; {again}"
+    assert re.search(bug.undone.found, str(caught.value)), f"{bug.run} finds {caught.value}; {again}"
+
+
+def test_every_script_is_of_a_bug() -> None:
+    assert {path.stem for path in SCRIPTS.glob("*.txt")} == {
+        bug.run for bug in FOUND.values() if isinstance(bug.run, str)
+    }
+    for what, bug in FOUND.items():
+        if isinstance(bug.run, str):
+            lines = read_script(bug.run).lines
+            assert (SCRIPTS / f"{bug.run}.txt").read_text() == text_of(what, lines)
 
 
 def test_the_command_tells_which_seeds_find_a_bug() -> None:
-    what, (seed, _) = next(iter(NAMED.items()))
+    what, seed = next((what, bug.run) for what, bug in FOUND.items() if isinstance(bug.run, int))
     running = start(seed, 1, "--broken", what)
     said = running.communicate()[0]
     assert running.returncode == 1
     assert f"seed {seed}: Violation: " in said
+
+
+@pytest.mark.long
+def test_the_command_finds_a_script() -> None:
+    """Of a variant that needs one deviation only: a clone whose first run is killed."""
+    what = next(what for what, bug in FOUND.items() if bug.run == "killed-clone-never-starts")
+    text = check([start(0, 300, "--broken", what, "--script")])
+    assert text.startswith(f"# {what}\n")
+    assert parse(text)
+
+
+def test_a_line_of_a_script_names_an_effect_without_its_tokens_and_zeros() -> None:
+    (line,) = parse("# a bug\n\ndriver.1 | put job/seg/3/*-00 | 2 | late 2.5\n")
+    assert line == Line("driver.1", "put job/seg/3/*-00", 2, Outcome("late", 2.5))
+    assert effect_of(f"put job/seg/{3:020d}/{'a1' * 16}-00010") == "put job/seg/3/*-10"
+    with pytest.raises(ValueError, match="line 1: explodes is none of"):
+        parse("driver.1 | get job/job.json | 1 | explodes")

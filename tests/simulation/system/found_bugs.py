@@ -1,8 +1,9 @@
-"""What seeds have found: each bug with a seed that finds it again as soon as its repair is undone.
+"""Bugs that seeds have found, each with a run that meets it again as soon as its repair is undone.
 
-A seed means the same run only until something takes another number of steps, so it may stop to find its bug although
-nothing is wrong. `test_whole_system.py` runs each seed with the repair and without; where the latter finds nothing any
-more, `python -m tests.simulation.system 0 --seeds 500 --broken "<the bug>"` tells which seeds do.
+A script (`scripts/*.txt`) is such a run as a text of effects. A seed means the same run only until something takes
+another number of steps, so it may cease to meet its bug although nothing is wrong. `test_whole_system.py` makes each
+run with the repair and without; where the latter finds nothing any more, `python -m tests.simulation.system 0 --seeds
+500 --broken "<the bug>"` tells which seeds do, and with `--script` which script does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec.structs import replace as replace_fields
 
 from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation
-from tests.simulation.system.options import Options, options_of
+from tests.simulation.system.options import options_of
+from tests.simulation.system.script import read_script
+from tests.simulation.system.script_search import ordinary_options
+from tests.simulation.system.simulation import simulate
 from tests.simulation.system.spark.engine import Answer
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
 from varvite.changelog.commit import base_decision
@@ -29,17 +33,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class NamedSeed(NamedTuple):
-    """As the module's text says."""
+class FoundBug(NamedTuple):
+    """A bug and the run that meets it."""
 
-    seed: int
+    run: int | str
+    """A seed, or the name of a script."""
     undone: Mutation
-    """The system without the repair, and options with which the seed finds that."""
+    """The system without the repair, and options that the bug needs."""
 
-    @property
-    def options(self) -> Options:
-        """Of both runs."""
-        return self.undone.options_of(options_of(self.seed))
+    def simulate(self) -> None:
+        """Make the run, with the product as it is now. Raises what it finds."""
+        if isinstance(self.run, int):
+            simulate(self.run, self.undone.options_of(options_of(self.run)))
+            return
+        script = read_script(self.run)
+        simulate(0, ordinary_options(self.undone.options), script=script)
+        assert not script.unmet(), f"{self.run}: the run no longer has {script.unmet()}"
 
 
 def _only_own_rows_looked_at(original: Any, self: Answer, partition: int, *parallelism: int) -> list[pa.RecordBatch]:
@@ -53,7 +62,7 @@ def _only_own_rows_looked_at(original: Any, self: Answer, partition: int, *paral
 
 
 def _copied_state_is_its_own(original: Any, newest: Any, source: Any, own_job_id: str, query_id: str | None) -> Any:
-    """What a start has copied that was killed then counts as state that the job has made itself."""
+    """State that a killed start has copied then counts as state that the job has made itself."""
     if newest is not None and newest.source not in (None, source):
         newest = replace_fields(newest, source=None, query_id="another")
     return original(newest, source, own_job_id, query_id)
@@ -74,7 +83,7 @@ def _choice_is_not_for_batch_0(
 
 
 def _planned_once(original: Any, self: JobRestore, wanted: Any, spark: Any, **given: Any) -> Any:
-    """What was complete when the command began is chosen, whatever has come before its fence."""
+    """A checkpoint that was complete when the command began is chosen, whatever has come before its fence."""
     plans = vars(self).setdefault("plans", [])
     if not plans:
         plans.append(original(self, wanted, spark, **given))
@@ -117,18 +126,19 @@ SLOW_COLLECTORS: Final[dict[str, Any]] = ONE_DRIVER | {
     "changelog": True, "faults": NO_FAULTS, "materializers": 1, "collectors": 3, "forges": False, "takeovers": 0.0,
     "policy": CommitPolicy(full_every=1, path_max=1, retained=2)
 }  # fmt: skip
-NAMED: Final[dict[str, NamedSeed]] = {
-    "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": NamedSeed(
-        39, replace(MUTATIONS["a fold before the commit leaves no mark"][0], options=BACK | ALONE)
+FOUND: Final[dict[str, FoundBug]] = {
+    "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": FoundBug(
+        "attempt-that-lost-is-read-back",
+        replace(MUTATIONS["a fold before the commit leaves no mark"][0], options=BACK | ALONE),
     ),
-    "a lost block of an operator was made anew without rows, and the next operator read nothing instead": NamedSeed(
-        109,
+    "a lost block of an operator was made anew without rows, and the next operator read nothing instead": FoundBug(
+        "lost-block-is-made-anew-without-rows",
         Mutation(
             Answer, "of", _only_own_rows_looked_at, r"read other rows .*\(I2\)", REDONE | ALONE | {"chained": True}
         ),
     ),
-    "a clone whose first run was killed after the copy never started, because its source had gone on": NamedSeed(
-        15,
+    "a clone whose first run was killed after the copy never started, because its source had gone on": FoundBug(
+        "killed-clone-never-starts",
         Mutation(
             job_run,
             "decide_import",
@@ -137,28 +147,28 @@ NAMED: Final[dict[str, NamedSeed]] = {
             PLAIN | {"clones": 0.2, "crashes": 0.01},
         ),
     ),
-    "a query's first batch was executed on its old base although the operator had chosen another one": NamedSeed(
+    "a query's first batch was executed on its old base although the operator had chosen another one": FoundBug(
         1557,
         Mutation(
             base_decision, "_continue", _choice_is_not_for_batch_0, r"the operator chose .*\(I11\)", STALLED_BEFORE_ACK
         ),
     ),
-    "a checkpoint was chosen that a late commit of the stopped driver had made incomplete": NamedSeed(
+    "a checkpoint was chosen that a late commit of the stopped driver had made incomplete": FoundBug(
         1359, Mutation(JobRestore, "_plan", _planned_once, r"no longer complete.* \(I1, I11\)", LATE_COMMITS)
     ),
-    "a query that was set back did not start because its option named a savepoint that was gone": NamedSeed(
+    "a query that was set back did not start because its option named a savepoint that was gone": FoundBug(
         14,
         Mutation(state_origin, "next_restore", _nothing_chosen, r"does not need its source .*\(I11\)", SAVEPOINTS_GO),
     ),
-    "a snapshot was waited for for ever that the job could not adopt since it was set back to an import": NamedSeed(
+    "a snapshot was waited for for ever that the job could not adopt since it was set back to an import": FoundBug(
         117,
         Mutation(
             range_materializer, "awaited_of", _files_not_looked_at, r"does not get shorter \(I10\)", OFTEN_SET_BACK
         ),
     ),
-    "a collector that stood still before it listed the chain deleted a snapshot that is in use": NamedSeed(
+    "a collector that stood still before it listed the chain deleted a snapshot that is in use": FoundBug(
         3,
         Mutation(collector, "is_known", _whatever_is_listed_is_known, r"was deleted, which .*\(I7\)", SLOW_COLLECTORS),
     ),
 }
-"""What a seed has found → the seed."""
+"""The bug → its run."""
