@@ -25,8 +25,8 @@ from varvite.storage.errors import InvariantError
 from varvite.storage.fail_point import fail_point
 from varvite.storage.format import layout
 from varvite.storage.job.record import open_or_create_job
-from varvite.storage.transfer.hedged_claim import HedgedClaims, hedges_claims
-from varvite.storage.transfer.upload import Uploader, UploadPolicy, UploadRoom
+from varvite.storage.transfer.hedged_claim import HedgedClaims, is_hedged
+from varvite.storage.transfer.upload import Uploader, UploadPolicy, UploadResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,10 +94,10 @@ class JobRun:
         self._clock = clock
         self._tokens = tokens
         self.reader = ChainReader(store, record.job_id)
-        self._claims = HedgedClaims(store, clock) if hedges_claims(store.url) else None
+        self._claims = HedgedClaims(store, clock) if is_hedged(store.url) else None
         self._chain = ChainOwner(self.reader, record.max_parallelism, clock, tokens, record.begins_after, self._claims)
         self._uploads = uploads or UploadPolicy()
-        self._upload_room = UploadRoom(self._uploads)
+        self._upload_resources = UploadResources(self._uploads)
         self._packs = PackUpload(store, tokens, policy)
         self._state: ChainState | None = None
         self._sent_s: float | None = None
@@ -243,7 +243,7 @@ class JobRun:
         )
         if gathered is None:
             return facts, 0
-        with Uploader(self.store, self._clock, self._uploads, room=self._upload_room) as uploader:
+        with Uploader(self.store, self._clock, self._uploads, resources=self._upload_resources) as uploader:
             upload = uploader.submit_bytes(gathered.name, gathered.body)
         upload.result()
         return msgspec.structs.replace(facts, results=gathered.results), len(gathered.body)
@@ -260,6 +260,6 @@ class JobRun:
     def close(self) -> None:
         """End background work; the chain needs no goodbye."""
         self._packs.close()
-        self._upload_room.close()
+        self._upload_resources.close()
         if self._claims is not None:
             self._claims.close()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.storage.errors import CorruptDataError, InvalidRequestError
 from varvite.storage.object_stores.local.errors import did_not_happen
-from varvite.storage.transfer.download import DownloadPolicy, WantedFile, download, file_crc32
+from varvite.storage.transfer.download import DownloadPolicy, FileDownload, download, file_crc32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +113,7 @@ def fetch_snapshots(
         if "/" in file.file or file.file in ("", ".", ".."):
             raise CorruptDataError(f"a snapshot lists a file called {file.file!r}", object_name=file.name)
     try:
-        missing: list[WantedFile] = []
+        missing: list[FileDownload] = []
         reused_bytes = 0
         for files, directory in wanted:
             try:
@@ -125,7 +125,7 @@ def fetch_snapshots(
                 if any(_is_linked(old / file.file, path, file) for old in reuse):
                     reused_bytes += file.size_bytes
                 else:
-                    missing.append(WantedFile(file.name, path, file.size_bytes, file.crc32, _never_changes(path)))
+                    missing.append(FileDownload(file.name, path, file.size_bytes, file.crc32, _never_changes(path)))
         download(store, missing, policy)
     except BaseException:
         for _, directory in wanted:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from varvite.materializer.fold.range_fold import FoldFigures
     from varvite.materializer.monitoring.events import Event
     from varvite.materializer.monitoring.range_status import JobStatus
-    from varvite.storage.transfer.upload import UploadEnd
+    from varvite.storage.transfer.upload import UploadOutcome
 
 _RANGE: Final = ("job", "operator", "key_groups")
 _BYTES: Final = tuple(float(1 << power) for power in range(10, 33, 2))
@@ -143,7 +143,7 @@ class MaterializerMetrics:
         self._requests.inc()
         self._queue(1, size_bytes)
 
-    def ended(self, end: UploadEnd) -> None:
+    def ended(self, end: UploadOutcome) -> None:
         """An upload has ended (`UploadObserver`)."""
         self._queue(-1, -end.size_bytes)
         self._latencies.observe(end.latency_s)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from varvite.changelog.chain.reader import ChainReader
 from varvite.storage.errors import VarviteError
-from varvite.storage.job.store import JobStore, KnownJob
+from varvite.storage.job.store import JobFacts, JobStore
 from varvite.storage.object_stores.open import open_store
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ _log: Final = logging.getLogger(__name__)
 def requested_store(request: OperatorRequest) -> ObjectStore:
     """The storage of the request's job. Raises `VarviteError`."""
     root = open_store(request.storage_url, request.storage_options)
-    known = KnownJob(request.job_id, request.job_storage)
-    return JobStore(root, request.job, known=known, key_provider=request.key_provider)
+    facts = JobFacts(request.job_id, request.job_storage)
+    return JobStore(root, request.job, facts=facts, key_provider=request.key_provider)
 
 
 def has_run(task: TaskRequest, epoch: int, token: str) -> bool:

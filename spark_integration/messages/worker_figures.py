@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from varvite.changelog.working_stores.contract import StoreSize
-from varvite.storage.transfer.upload import UploadEnd
+from varvite.storage.transfer.upload import UploadOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ class UploadFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Most uploads that had been handed in and had not ended."""
     in_flight_max_bytes: int
     """Most bytes of such uploads."""
-    ended: tuple[UploadEnd, ...] = ()
+    ended: tuple[UploadOutcome, ...] = ()
     """How they ended; at most `SAMPLES_MAX`."""
 
 
@@ -121,7 +121,7 @@ class UploadRecorder:
         self._failures = 0
         self._queue_max = self._queue
         self._in_flight_max_bytes = self._in_flight_bytes
-        self._ended: list[UploadEnd] = []
+        self._ended: list[UploadOutcome] = []
 
     def queued(self, size_bytes: int) -> None:
         """See `UploadObserver`."""
@@ -132,7 +132,7 @@ class UploadRecorder:
             self._queue_max = max(self._queue_max, self._queue)
             self._in_flight_max_bytes = max(self._in_flight_max_bytes, self._in_flight_bytes)
 
-    def ended(self, end: UploadEnd) -> None:
+    def ended(self, end: UploadOutcome) -> None:
         """See `UploadObserver`."""
         with self._lock:
             self._queue -= 1

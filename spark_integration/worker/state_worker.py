@@ -38,7 +38,7 @@ from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvariantError
 from varvite.storage.fail_point import fail_point
 from varvite.storage.format.records import ORIGIN
-from varvite.storage.transfer.upload import Uploader, UploadRoom
+from varvite.storage.transfer.upload import Uploader, UploadResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ class StateWorker:
         self._job_store: tuple[OperatorRequest, ObjectStore] | None = None
         """Of all operators; a query that was started again may say another one."""
         self._working_stores = WorkingStores()
-        self._upload_room: UploadRoom | None = None
+        self._upload_resources: UploadResources | None = None
         """Of all operators, and of uploads that earlier attempts have given up."""
         self._batches = 0
         # The usual thresholds cost more than the row loop itself; `idle` collects, these bound a long batch.
@@ -99,7 +99,7 @@ class StateWorker:
             if state is not None:
                 function = state.kept_function(request.function_hash) or function
                 self._operators.pop(request.operator).close()
-            self._upload_room = self._upload_room or UploadRoom(request.upload)
+            self._upload_resources = self._upload_resources or UploadResources(request.upload)
             state = OperatorState(
                 request,
                 self._partition,
@@ -107,7 +107,7 @@ class StateWorker:
                 self._open_job_store(request),
                 self._working_stores,
                 self._clock,
-                upload_room=self._upload_room,
+                upload_resources=self._upload_resources,
             )
             self._operators[request.operator] = state
         return state.begin(task, function)
@@ -124,9 +124,9 @@ class StateWorker:
         for state in self._operators.values():
             state.close()
         self._operators.clear()
-        if self._upload_room is not None:
-            self._upload_room.close()
-            self._upload_room = None
+        if self._upload_resources is not None:
+            self._upload_resources.close()
+            self._upload_resources = None
 
     def _open_job_store(self, request: OperatorRequest) -> ObjectStore:
         if self._job_store is None or _STORED_AS(self._job_store[0]) != _STORED_AS(request):
@@ -146,9 +146,9 @@ class OperatorState:
         stores: WorkingStores,
         clock: Clock,
         *,
-        upload_room: UploadRoom | None = None,
+        upload_resources: UploadResources | None = None,
     ) -> None:
-        """`upload_room` is what it shares with other operators, if there are any."""
+        """`upload_resources` is what it shares with other operators, if there are any."""
         self.request = request
         self.partition = partition
         self.clock = clock
@@ -173,7 +173,7 @@ class OperatorState:
         self._backend: KeyedStateBackend | None = None
         self._store: WorkingStore | None = None
         self._pending: Attempt | None = None
-        self._upload_room = upload_room or UploadRoom(request.upload)
+        self._upload_resources = upload_resources or UploadResources(request.upload)
         self._epoch: int | None = None
         """The driver's run that the function was made for."""
         directory = home.state_directory(request.job_id, request.operator, self.low, self.high)
@@ -244,8 +244,8 @@ class OperatorState:
 
     def uploader(self) -> Uploader:
         """An uploader within the job's limits. Attempts that hang are of the process, however many batches fail."""
-        self._upload_room.resize(self.request.upload)
-        return Uploader(self.job_store, self.clock, self.request.upload, self.uploads, self._upload_room)
+        self._upload_resources.resize(self.request.upload)
+        return Uploader(self.job_store, self.clock, self.request.upload, self.uploads, self._upload_resources)
 
     def aborted(self, attempt: Attempt) -> None:
         """The attempt will never be confirmed."""

@@ -1,6 +1,6 @@
-"""Which jobs there are under a storage root, and opening one of them by its name.
+"""Lists the jobs below a storage root, and opens a job by its name.
 
-Invariants: I11 (a job that is not there, or has lost its `job.json`, is an error that says so, never an empty job).
+Invariants: I11 (a job that does not exist, or has lost its `job.json`, is an error, never an empty job).
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ class OpenJob(NamedTuple):
 
 
 def job_names(root: ObjectStore) -> tuple[str, ...]:
-    """Names of all jobs under the root, in order.
+    """The names of all jobs below the root, in order.
 
-    Stores can only list everything below a prefix, so this costs a listing of the whole root: on a big storage name the
-    job, or do it seldom.
+    Stores can only list everything below a prefix, so this lists the whole root: call it rarely on a large storage.
     """
     suffix = "/" + layout.JOB
     try:
@@ -42,14 +41,14 @@ def job_names(root: ObjectStore) -> tuple[str, ...]:
         if names is None:
             raise
         return names
-    found = (meta.name.removesuffix(suffix) for meta in listed if meta.name.endswith(suffix))
-    return tuple(name for name in found if "/" not in name)
+    prefixes = (meta.name.removesuffix(suffix) for meta in listed if meta.name.endswith(suffix))
+    return tuple(name for name in prefixes if "/" not in name)
 
 
 def _names_of_directories(url: str) -> tuple[str, ...] | None:
-    """Names of the jobs in a local directory in which this process may not look everywhere; None if it is none.
+    """The names of the jobs in a local directory with unreadable parts; None if the URL is no local directory.
 
-    What is no job, as `lost+found` at the root of a filesystem, hides none. A job that cannot be read is named.
+    Other directories, such as `lost+found` at the root of a filesystem, are skipped. An unreadable job is listed.
     """
     directory = local_directory(url)
     if directory is None:
@@ -69,11 +68,11 @@ def _may_be_job(directory: Path) -> bool:
 
 
 def open_job(root: ObjectStore, job: str) -> OpenJob:
-    """The job of that name.
+    """The job with this name.
 
     Raises:
-        InvalidRequestError: there is none; the message says which there are.
-        MissingObjectError: its `job.json` is gone, and other objects of it are there.
+        InvalidRequestError: there is none; the message suggests a similar name.
+        MissingObjectError: its `job.json` is gone, but other objects of it exist.
         VarviteError: `job.json` cannot be read.
     """
     store = JobStore(root, layout.check_job_name(job))
@@ -83,15 +82,15 @@ def open_job(root: ObjectStore, job: str) -> OpenJob:
         error.with_context(job=job)
         raise
     if record is None:
-        like = _known(root, job)
-        raise InvalidRequestError(f"there is no job {job!r} in {root.url}{like}, see `varvite jobs`", job=job)
+        suggestion = _suggest_name(root, job)
+        raise InvalidRequestError(f"there is no job {job!r} in {root.url}{suggestion}, see `varvite jobs`", job=job)
     return OpenJob(store, record)
 
 
-def _known(root: ObjectStore, wanted: str) -> str:
-    """A name like the wanted one, for a message; nothing if there is none, or the storage does not tell."""
+def _suggest_name(root: ObjectStore, job: str) -> str:
+    """A similar name, for a message; "" if there is none, or the storage cannot be listed."""
     try:
-        close = difflib.get_close_matches(wanted, job_names(root), 1)
+        close = difflib.get_close_matches(job, job_names(root), 1)
     except VarviteError:
         return ""
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,16 +1,17 @@
-"""Where a job's log data is: the one seam by which a job's log can be kept elsewhere than its snapshots.
+"""The contract of a log store: a job's log data may be in another place than its snapshots.
 
-Log data is all under `seg/` and `pack/`: segments and images of batches, packs, and what else may be named by one entry
-alone (the files of a state that was imported, or written with the changelog off). It is written once, read by ranges,
-listed and deleted by the collector: an `ObjectStore` without put-if-absent, so that each of those is a log store.
+Log data is everything under `seg/` and `pack/`: segments and images of batches, packs, and other objects that only one
+entry may name (the files of a state that was imported, or written with the changelog off). It is written once, read by
+ranges, listed and deleted by the collector. A log store is an `ObjectStore` without put-if-absent, so every
+object store is one.
 
-The chain is no part of it. Its entries decide which log data exists at all, which needs put-if-absent and a consistent
-LIST (the commit protocol), and most log systems have neither. What is small enough travels in the entries, and so
-beside the snapshots; `checkpoint.inline-size-max=0` keeps it out of them.
+The chain is not log data. Its entries decide which log data exists, which needs put-if-absent and a consistent LIST
+(docs/internals/commit-protocol.md), and most log systems have neither. Small changes travel in the entries, and so
+beside the snapshots; `checkpoint.inline-size-max=0` sends them to the log.
 
-Invariants that an implementation must keep: I1 (what `put` and `put_file` stored is durable when they return), I9
-(every process that opens the log of a job sees what the others have stored; no machine's memory is part of it). Names
-are never written again with other bytes, and a reader of an entry may come at any time after its writer.
+Invariants that an implementation must keep: I1 (objects are durable when `put` and `put_file` return), I9 (every
+process that opens the log of a job sees the objects of all others; no object is only in a machine's memory). Names are
+never written again with other bytes, and an object may be read at any time after it was written.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ if TYPE_CHECKING:
 FILESYSTEM: Final = "filesystem"
 """The log is in an object store: that of the job, or another one."""
 STORAGE_VARIABLE: Final = "VARVITE_CHANGELOG_STORAGE"
-"""Names the one factory of a user's that tools may use."""
+"""The variable with the only user factory that tools may import."""
 AREAS: Final = (layout.SEGMENTS, layout.PACKS)
 _METHODS: Final = ("get", "get_range", "put", "list", "delete", "put_file", "get_file")
 
 
 @runtime_checkable
 class LogStore(Protocol):
-    """Log data of one job under names; every method as that of `ObjectStore`, and from several threads."""
+    """Log data of one job under names; methods are as those of `ObjectStore`, and called from several threads."""
 
     @property
     def url(self) -> str:
-        """Where it is, for people; without secrets."""
+        """The location, for people; without secrets."""
         ...
 
     def get(self, name: str) -> bytes: ...
@@ -66,7 +67,7 @@ class LogStore(Protocol):
 
 
 class LogTarget(NamedTuple):
-    """Whose log a factory is to open."""
+    """The job whose log a factory opens."""
 
     job_id: str
     """The job's id: 32 hexadecimal digits, of no other job."""
@@ -77,9 +78,9 @@ class LogTarget(NamedTuple):
 
 
 class SimpleLogStore(WholeObjects):
-    """A base class for log stores that know whole objects only.
+    """A base class for log stores that read and write whole objects only.
 
-    Objects are a few MB, but for files of imported states and of a changelog that is off: as large as an SST file.
+    Objects have a few MB. Files of imported states, or of a changelog that is off, are as large as an SST file.
     """
 
     @property
@@ -94,7 +95,7 @@ class SimpleLogStore(WholeObjects):
 
 
 class LogObjects:
-    """A log store as an `ObjectStore`, for what stands above it; put-if-absent is not asked for."""
+    """A log store as an `ObjectStore`, for the stores above it, which never call put-if-absent."""
 
     def __init__(self, log: LogStore) -> None:
         self._log = log
@@ -116,13 +117,13 @@ class LogObjects:
         raise InvalidRequestError("a log store creates nothing conditionally", object_name=name)
 
     def link_file(self, name: str, path: Path) -> bool:
-        """Never: it is not asked of log stores."""
+        """Returns False: a log store cannot link."""
         del name, path
         return False
 
 
 def is_log(name: str) -> bool:
-    """Whether an object's name, or a prefix of names, is of log data."""
+    """True for the name of log data, or for a prefix of such names only."""
     return name.startswith(AREAS)
 
 
@@ -131,10 +132,10 @@ def open_log(root: ObjectStore, location: LogLocation, target: LogTarget, truste
 
     Args:
         root: The job's storage; another object store is opened with its options where they fit.
-        location: Where the log is, as `job.json` says.
-        target: Whose.
-        trusted: The factory that the job's configuration names; None: what `VARVITE_CHANGELOG_STORAGE` says. What
-            `job.json` names is never imported on its own word: whoever can write it could have any code run.
+        location: The location of the log, from `job.json`.
+        target: The job.
+        trusted: The factory that the job's configuration names; None: that of `VARVITE_CHANGELOG_STORAGE`. A factory is
+            never imported only because `job.json` names it: whoever can write that file could run any code.
 
     Raises `InvalidRequestError` if the log cannot be opened, or its factory is not the trusted one.
     """
@@ -145,23 +146,24 @@ def open_log(root: ObjectStore, location: LogLocation, target: LogTarget, truste
     trusted = trusted or os.environ.get(STORAGE_VARIABLE)
     if trusted != location.type:
         raise InvalidRequestError(
-            f"the job keeps its log in the log storage {location.type!r}, but this process was told {trusted!r}; set "
-            f"state.changelog.storage, or for tools the variable {STORAGE_VARIABLE}, if you trust that module",
+            f"the job keeps its log in the log storage {location.type!r}, but this process is configured with "
+            f"{trusted!r}; set state.changelog.storage, or for tools the variable {STORAGE_VARIABLE}, if you trust "
+            "that module",
             object_name=layout.JOB,
         )
     return LogObjects(open_custom_log(location.type, target))
 
 
 def open_custom_log(name: str, target: LogTarget) -> LogStore:
-    """What a factory of the user's makes. Raises `InvalidRequestError` if it is no log store."""
-    made: Any = call_named(name, "log storage factory", "correct the factory", target)
-    missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
-    if missing or not hasattr(made, "url"):
+    """Call a user's factory. Raises `InvalidRequestError` if the result is no log store."""
+    log: Any = call_named(name, "log storage factory", "correct the factory", target)
+    missing = [method for method in _METHODS if not callable(getattr(log, method, None))]
+    if missing or not hasattr(log, "url"):
         raise InvalidRequestError(
-            f"the log storage factory {name!r} made a {type(made).__name__}, which is no LogStore: it lacks "
+            f"the log storage factory {name!r} made a {type(log).__name__}, which is no LogStore: it lacks "
             f"{', '.join(missing or ['url'])}; varvite.extending.SimpleLogStore is a base class"
         )
-    return cast("LogStore", made)
+    return cast("LogStore", log)
 
 
 def check_log(store: ObjectStore, token: str) -> None:
@@ -173,17 +175,17 @@ def check_log(store: ObjectStore, token: str) -> None:
     """
     name, body = layout.segment(0, "preflight", 0, token, 0), token.encode() * 2
     store.put(name, body)
-    found = [(meta.name, meta.size_bytes) for meta in store.list(name)]
+    listed = [(meta.name, meta.size_bytes) for meta in store.list(name)]
     data = store.get_range(name, 8, 16)
     store.delete([name])
     try:
         store.get(name)
     except MissingObjectError:
-        left = False
+        remains = False
     else:
-        left = True
-    if found != [(name, len(body))] or data != body[8:24] or left:
+        remains = True
+    if listed != [(name, len(body))] or data != body[8:24] or remains:
         raise InvalidRequestError(
-            f"the log storage of {store.url} lists {found} after {name} was written, reads {data!r} of it"
-            f"{', and keeps it when it is deleted' if left else ''}; choose another one"
+            f"the log storage of {store.url} lists {listed} after {name} was written, reads {data!r} of it"
+            f"{', and keeps it when it is deleted' if remains else ''}; choose another one"
         )

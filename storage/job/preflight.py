@@ -1,7 +1,7 @@
-"""Is this storage good enough for a job? Proved on the storage itself, before anything depends on it.
+"""The check of a storage before a job depends on it, made on the storage itself.
 
-Some S3 clones answer a conditional write with success and overwrite, or look first and write then: two drivers would
-both own the chain (I6).
+Some S3 clones overwrite in a conditional write, or check first and write then: two drivers would both own the chain
+(I6).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 PREFLIGHT: Final = "preflight/"
-"""Where the check writes, under the store's root; what a killed check leaves there may be deleted at any time."""
+"""The prefix of the check's objects below the root; objects of a killed check may be deleted at any time."""
 _BACKOFF: Final = Backoff(attempts=3, initial_s=0.1, maximum_s=1.0)
-"""Of each claim: somebody waits for the answer."""
+"""The attempts of each claim; few, because somebody waits for the check."""
 _RACERS: Final = 4
-"""Threads that try to create one object at the same time."""
+"""Threads that try to create the same object at once."""
 
 
 def check_store(store: ObjectStore, tokens: TokenSource, clock: Clock) -> None:
@@ -40,9 +40,8 @@ def check_store(store: ObjectStore, tokens: TokenSource, clock: Clock) -> None:
 
     Raises:
         InvalidRequestError: The storage cannot carry a job: it overwrites in put-if-absent, does not list or delete
-            what was written, cannot be written, or refuses credentials, bucket, clock or permission. The message says
-            which.
-        DidNotHappenError: The storage does not answer, or has no room; nothing but the check's own objects was touched.
+            correctly, cannot be written, or refuses credentials, bucket, clock or permission. The message says which.
+        DidNotHappenError: The storage does not answer, or is full; only the check's own objects were touched.
     """
     try:
         _check(store, tokens, clock)
@@ -56,7 +55,7 @@ def check_store(store: ObjectStore, tokens: TokenSource, clock: Clock) -> None:
 def _check(store: ObjectStore, tokens: TokenSource, clock: Clock) -> None:
     first, second = tokens.token(), tokens.token()
     name, raced = PREFLIGHT + first, PREFLIGHT + second
-    store.list(name)  # a storage that hangs is found by one call's timeouts, not by those of a claim
+    store.list(name)  # a storage that hangs costs the timeouts of one call, not those of a claim
     try:
         _check_exclusive(store, name, first, second, clock)
         _check_read(store, name, first)
@@ -93,13 +92,13 @@ def _check_read(store: ObjectStore, name: str, body: str) -> None:
 
 
 def _check_list(store: ObjectStore, name: str) -> None:
-    found = [meta.name for meta in store.list(name)]
-    if found != [name]:
-        raise _refused(store, f"does not list what was just written (listed {found}, not {[name]})")
+    listed = [meta.name for meta in store.list(name)]
+    if listed != [name]:
+        raise _refused(store, f"does not list what was just written (listed {listed}, not {[name]})")
 
 
 def _check_race(store: ObjectStore, name: str, tokens: Sequence[str], clock: Clock) -> None:
-    """Only finds what is not atomic if it is slow enough; what is atomic always passes."""
+    """Finds a put-if-absent that is not atomic if it is slow enough; an atomic one always passes."""
 
     def wins(token: str) -> bool:
         return claim(store, name, token.encode(), token, clock, _BACKOFF).won

@@ -1,4 +1,4 @@
-"""`job.json`: what never changes for a job, and who creates it first.
+"""Reads `job.json`, the facts about a job that never change, and creates it once.
 
 Invariants: I11 (a job with other key groups or another key hash is refused, never reinterpreted).
 """
@@ -22,7 +22,7 @@ MAX_PARALLELISM_MAX = 32768
 
 
 def read_job(store: ObjectStore) -> JobRecord:
-    """The job whose root the store is at. Raises `MissingObjectError` if there is none, `IncompatibleError`."""
+    """The job at the store's root. Raises `MissingObjectError` if there is none, `IncompatibleError`."""
     record = decode_record(store.get(layout.JOB), JobRecord, layout.JOB)
     if record.key_hash != KEY_HASH:
         raise IncompatibleError(
@@ -35,9 +35,9 @@ def read_job(store: ObjectStore) -> JobRecord:
 
 
 def find_job(store: ObjectStore) -> JobRecord | None:
-    """The job whose root the store is at; None if there is none.
+    """The job at the store's root; None if there is none.
 
-    Raises as `read_job`; `MissingObjectError` if its `job.json` is gone, and other objects of it are there.
+    Raises as `read_job`; `MissingObjectError` if its `job.json` is gone, but other objects of it exist.
     """
     try:
         return read_job(store)
@@ -64,13 +64,13 @@ def open_or_create_job(
 
     Args:
         store: Rooted at `<root>/<job>`.
-        name: For people; an existing job keeps its own.
-        max_parallelism: Number of key groups, 1 to 32768; fixed for ever when the job is created.
-        clock: For the creation time.
-        tokens: For the job id and the writer's token.
-        begins_after: Seq after which a new job's chain begins; an existing job keeps its own.
-        cloned_from: Name of the job beside it that a new job shares objects with; an existing job keeps its own.
-        storage: How a new job's objects are stored; an existing job keeps its own.
+        name: The job's name, for people; an existing job keeps its own.
+        max_parallelism: The number of key groups, 1 to 32768; fixed for the life of the job.
+        clock: The source of the creation time.
+        tokens: The source of the job id and the writer's token.
+        begins_after: The seq after which a new job's chain begins; an existing job keeps its own.
+        cloned_from: The job in the same storage that a new job shares objects with; an existing job keeps its own.
+        storage: Encryption and log location of a new job; an existing job keeps its own.
 
     Raises:
         IncompatibleError: the job exists with another max_parallelism or key hash.

@@ -1,7 +1,6 @@
-"""How a job's objects are stored, as `job.json` says: what a new job's says, and whether it is what a driver was told.
+"""Encryption and log location of a job: chosen for a new job, and checked against the configuration of a driver.
 
-`job.json` itself is plain, and holds for the life of the job. So nobody who opens the job can mistake an encrypted one
-for one that is not.
+They are in `job.json`, which is not encrypted and never changes. So nobody mistakes an encrypted job for a plain one.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def new_job_storage(key_provider: str | None = None, log: LogLocation | None = None) -> JobStorage | None:
-    """What a new job's record says.
+    """The storage section of a new job's record.
 
     Args:
         key_provider: Encrypt the job, with the keys of this provider; None: do not.
-        log: Where its log data is to be; None: beside the chain.
+        log: The location of its log data; None: beside the chain.
 
     Raises `MissingKeyError` if there is no key, `InvalidRequestError` if a key or the provider is wrong.
     """
@@ -35,12 +34,12 @@ def new_job_storage(key_provider: str | None = None, log: LogLocation | None = N
 
 
 def check_job_storage(record: JobRecord, *, encrypted: bool, log: LogLocation | None = None) -> None:
-    """Raise `IncompatibleError` if the job was made in another way than is wanted.
+    """Raise `IncompatibleError` if the job's storage differs from the configuration.
 
     Args:
-        record: The job's.
-        encrypted: Whether encryption is wanted; a job may have it all the same.
-        log: Where its log data is wanted; None: wherever it is.
+        record: The job's record.
+        encrypted: True: it must be encrypted. False: it may be.
+        log: The configured location of its log data; None: any.
     """
     storage = record.storage or JobStorage()
     if log is not None and log != storage.log:
@@ -65,9 +64,9 @@ def _place(log: LogLocation | None) -> str:
 
 
 def check_keys(encryption: JobEncryption, keyring: Keyring) -> None:
-    """Raise `MissingKeyError` unless the keyring can encrypt, and has the right key under the id that the job names.
+    """Raise `MissingKeyError` unless the keyring can encrypt, and has no other key under the id that the job names.
 
-    That key may have been retired since. Objects name their own.
+    That key may be missing, because it may have been retired. Objects name their own keys.
     """
     _ = keyring.current
     if keyring.find(encryption.key_id) is not None:

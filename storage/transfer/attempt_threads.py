@@ -1,8 +1,8 @@
-"""Threads for calls that may never return: a bounded number, none of which holds up the end of the process.
+"""Threads for calls that may never return: a bounded number, none of which delays the end of the process.
 
-Nothing can end a thread that hangs in a call. So its caller declares it lost when it gives up waiting, and another one
-takes its place, until `LOST_MAX` are lost at the same time (I10); from then on calls wait for one that comes back. A
-lost thread whose call does return ends.
+Nothing can end a thread that hangs in a call. So its caller declares it lost when it stops waiting, and another thread
+replaces it, until `LOST_MAX` are lost at the same time (I10); from then on calls wait until one returns. A lost thread
+whose call does return ends.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 LOST_MAX: Final = 32
-"""Threads that may hang at the same time and be replaced."""
+"""The largest number of hanging threads that are replaced."""
 IDLE_S: Final = 1.0
-"""A thread without work for so long ends."""
+"""A thread that is idle for this long ends."""
 
 
 def no_thread(error: RuntimeError) -> DidNotHappenError:
-    """The error of a call for which the machine gives no thread."""
+    """The error of a call for which no thread can be started."""
     return DidNotHappenError(f"no thread can be started ({error}); see what uses them up, then try again")
 
 
 class AttemptThreads:
-    """Runs calls on at most `limit` threads, besides those that are lost. May be used by several threads.
+    """Runs calls on at most `limit` threads, besides lost ones. May be used by several threads.
 
-    Threads do not survive a fork: make it in the process that uses it.
+    Threads do not survive a fork: construct it in the process that uses it.
     """
 
     def __init__(self, limit: int, name: str = "varvite-upload-attempt") -> None:
@@ -48,13 +48,13 @@ class AttemptThreads:
 
     @property
     def lost(self) -> int:
-        """Threads that hang in a call that nobody waits for any more."""
+        """The number of threads in calls that nobody waits for any more."""
         return self._lost
 
     def submit(self, call: Callable[[], _Answer]) -> Future[_Answer]:
-        """Run `call` as soon as a thread is free; after `close`, cancel it. Give it up with `give_up`.
+        """Run `call` as soon as a thread is free; after `close` it is cancelled.
 
-        Its error is `DidNotHappenError` if there is no thread, and the machine gives no new one.
+        Its error is `DidNotHappenError` if no thread exists and none can be started.
         """
         future: Future[_Answer] = Future()
         with self._changed:
@@ -64,16 +64,16 @@ class AttemptThreads:
             self._waiting.append((future, call))
             self._changed.notify()
             error = self._add_thread()
-            if error is None or self._threads > self._lost:  # or one that works takes it up later
+            if error is None or self._threads > self._lost:  # or a busy thread takes it later
                 return future
             self._waiting.remove((future, call))
         future.set_exception(no_thread(error))
         return future
 
     def give_up(self, future: Future[Any]) -> None:
-        """Nobody waits for this call any more: it is not begun, or its thread may be replaced if it hangs."""
+        """Stop waiting for a call: it is not begun, or its thread counts as lost until the call returns."""
         if future.cancel():
-            with self._changed:  # what waits holds the bytes of an upload
+            with self._changed:  # a waiting call holds the bytes of an upload
                 self._waiting = deque(work for work in self._waiting if work[0] is not future)
             return
         if future.done():
@@ -81,10 +81,10 @@ class AttemptThreads:
         with self._changed:
             self._lost += 1
             self._add_thread()
-        future.add_done_callback(self._found)
+        future.add_done_callback(self._count_returned)
 
     def close(self) -> None:
-        """Drop what has not begun; threads end with the calls that they are in."""
+        """Cancel waiting calls; each thread ends with its current call."""
         with self._changed:
             self._closed = True
             dropped = list(self._waiting)
@@ -93,7 +93,7 @@ class AttemptThreads:
         for future, _ in dropped:
             _drop(future)
 
-    def _found(self, _: Future[Any]) -> None:
+    def _count_returned(self, _: Future[Any]) -> None:
         with self._changed:
             self._lost -= 1
             self._changed.notify_all()
@@ -102,14 +102,14 @@ class AttemptThreads:
         return 0 if self._closed else self.limit + min(self._lost, LOST_MAX)
 
     def _add_thread(self) -> RuntimeError | None:
-        """One more if there is work for it; with the lock held. The error, if the machine has none left."""
+        """Start a thread if there is work for it, with the lock held. Returns the error if none can be started."""
         if len(self._waiting) > self._idle and self._threads < self._allowed():
             try:
-                # A daemon: one that hangs must not keep the process.
+                # A daemon: a hanging thread must not keep the process alive.
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
             except RuntimeError as error:
                 return error
-            self._threads += 1  # with the lock held it has not come to anything yet
+            self._threads += 1  # the new thread waits for the lock
         return None
 
     def _work(self) -> None:
@@ -118,7 +118,7 @@ class AttemptThreads:
             del work  # it holds the bytes of an upload
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """The next call; None if this thread is to end."""
+        """The next call; None if this thread must end."""
         with self._changed:
             self._idle += 1
             if not self._waiting:
@@ -126,13 +126,13 @@ class AttemptThreads:
             self._idle -= 1
             if self._threads > self._allowed() or not self._waiting:
                 self._threads -= 1
-                self._changed.notify()  # it may have been woken for work that another one must do now
+                self._changed.notify()  # it may have been notified of work that another thread must do now
                 return None
             return self._waiting.popleft()
 
 
 def _drop(future: Future[Any]) -> None:
-    """Cancel it, and tell who waits for it."""
+    """Cancel a call and notify its waiters."""
     future.cancel()
     future.set_running_or_notify_cancel()
 
@@ -142,7 +142,7 @@ def _run(future: Future[Any], call: Callable[[], Any]) -> None:
         return
     try:
         answer = call()
-    except BaseException as error:  # noqa: BLE001  whatever it is, it belongs to who waits for the call
+    except BaseException as error:  # noqa: BLE001  every error belongs to the waiter
         future.set_exception(error)
     else:
         future.set_result(answer)

@@ -1,10 +1,9 @@
-"""A bounded number of bytes in flight; who wants more waits, first come first served (I10).
+"""A bounded number of bytes in flight; further callers wait, first come first served (I10).
 
-Bytes that somebody has given up are still held, by a thread that hangs, and count until it lets go of them. They must
-not stop everything else, though: nobody can say whether such a thread ever ends. So an amount that is the only one that
-somebody waits for is let through beside them, one at a time, until `GIVEN_UP_MAX` are given up; from then on it waits
-until one of those ends, or all fits. What is held is thereby bounded: the limit or an amount above it, and
-`GIVEN_UP_MAX` amounts that hang.
+Bytes of an upload that was given up are still held by a hanging thread, and count until it releases them. They must not
+block everything else, though: such a thread may never end. So a single amount is admitted beside them, one at a time,
+until `GIVEN_UP_MAX` are given up; from then on it waits until one of those ends, or all fits. The bytes held are
+thereby bounded: the limit, or one larger amount, and `GIVEN_UP_MAX` amounts that hang.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ import threading
 from typing import Final
 
 GIVEN_UP_MAX: Final = 8
-"""Amounts that may be given up at the same time before nothing is let through beyond the limit."""
+"""With this number of amounts given up, nothing is admitted beyond the limit."""
 
 
 class ByteBudget:
-    """At most `limit_bytes` taken at a time; a single larger amount is let through when nobody waits for another."""
+    """At most `limit_bytes` taken at a time; a larger amount is admitted alone."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -25,29 +24,29 @@ class ByteBudget:
         self._given_up_bytes = 0
         self._given_up = 0
         self._changed = threading.Condition()
-        # Held while waiting, so that small amounts cannot overtake a large one for ever.
+        # Held while waiting, so that small amounts cannot starve a large one.
         self._turn = threading.Lock()
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes in flight now that somebody waits for."""
+        """Bytes in flight, without those given up."""
         return self._taken_bytes
 
     @property
     def given_up_bytes(self) -> int:
-        """Bytes that nobody waits for any more, and that are still held."""
+        """Bytes that were given up and are still held."""
         return self._given_up_bytes
 
     def resize(self, limit_bytes: int) -> None:
-        """Another limit from now on; what is taken stays taken."""
+        """Change the limit; bytes that are taken stay taken."""
         with self._changed:
             self._limit_bytes = limit_bytes
             self._changed.notify_all()
 
     def take(self, size_bytes: int, timeout_s: float | None = None) -> bool:
-        """Take so many bytes; blocks until they fit.
+        """Take `size_bytes` bytes; blocks until they fit.
 
-        Returns False if it is not this caller's turn within `timeout_s`, or if they do not fit so long after that.
+        Returns False if it is not this caller's turn within `timeout_s`, or if they do not fit within that time after.
         """
         if not self._turn.acquire(timeout=-1 if timeout_s is None else timeout_s):
             return False
@@ -61,7 +60,7 @@ class ByteBudget:
             self._turn.release()
 
     def give_up(self, size_bytes: int) -> None:
-        """Nobody waits for what was taken any more, but it is still held."""
+        """Mark bytes that were taken as given up: nobody waits for them, but they are still held."""
         with self._changed:
             self._taken_bytes -= size_bytes
             self._given_up_bytes += size_bytes
@@ -69,7 +68,7 @@ class ByteBudget:
             self._changed.notify_all()
 
     def give_back(self, size_bytes: int, *, given_up: bool = False) -> None:
-        """Give back what was taken, and perhaps given up since."""
+        """Release bytes that were taken; `given_up`: after `give_up`."""
         with self._changed:
             if given_up:
                 self._given_up_bytes -= size_bytes

@@ -1,10 +1,10 @@
-"""Claiming a name: put-if-absent whose outcome is always known (design 7a, PUT-IF-ABSENT).
+"""Claims of a name: put-if-absent with a known outcome.
 
 A client, a proxy or the HTTP library may send a write twice, so "it exists already" can mean "you wrote it", and a
-lost reply means nothing at all. Every body carries a token that only its writer knows; reading back settles it:
+lost reply says nothing. Every body carries a token that only its writer knows. Reading back settles the claim:
 
-* my token: won;
-* nothing there: the same bytes are sent again;
+* the own token: won;
+* no object: the same bytes are sent again;
 * another body: lost, which is a value and not an error.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 CLAIM_BACKOFF: Final = Backoff(attempts=6, initial_s=0.05, maximum_s=2.0)
-"""Six tries within about 1.6 s of pauses; the store's own timeouts come on top."""
+"""Six attempts with about 1.6 s of pauses; the store's own timeouts come on top."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class Claim:
 def claim(
     store: ObjectStore, name: str, body: bytes, token: str, clock: Clock, backoff: Backoff = CLAIM_BACKOFF
 ) -> Claim:
-    """Create `name` with `body` unless it exists; who did is settled by reading back.
+    """Create `name` with `body` unless it exists; an unclear outcome is settled by reading back.
 
     Args:
-        store: Where.
+        store: The store of the object.
         name: The name to claim.
-        body: What to store; it must carry `token` verbatim.
-        token: Known to this writer only, and fresh for every new body.
+        body: The object's bytes; they must contain `token` verbatim.
+        token: Known to this writer only, and new for every new body.
         clock: Makes the pauses.
-        backoff: How often to try.
+        backoff: The attempts.
 
     Raises:
-        DidNotHappenError: Every try failed without effect.
+        DidNotHappenError: Every attempt failed without effect.
         MayHaveHappenedError: The storage gave no answer that settles it: `name` may or may not hold `body` now.
         InvalidRequestError: The body lacks the token, or the store refuses the call.
     """
@@ -66,13 +66,13 @@ def claim(
 
 
 class ClaimRequest:
-    """What a claim sends, by one thread or by several: all send the same bytes with the same token."""
+    """One claim, which several threads may settle: all send the same bytes with the same token."""
 
     def __init__(self, store: ObjectStore, name: str, body: bytes, token: str) -> None:
-        """As for `claim`; nothing is sent yet. Raises `InvalidRequestError` if the body lacks the token."""
+        """Takes the arguments of `claim`; sends nothing. Raises `InvalidRequestError` if the body lacks the token."""
         self.name = name
         self.answers = 0
-        """How often the storage has answered, if only with a failure."""
+        """The number of answers from the storage, failures included."""
         self._store = store
         self._mark = token.encode()
         if not self._mark or self._mark not in body:
@@ -81,7 +81,7 @@ class ClaimRequest:
         self._is_over = False
 
     def end(self) -> None:
-        """It is settled, or given up: whoever still settles it sends nothing more, but for what is under way."""
+        """Stop all threads from sending further requests; those that are under way go on."""
         self._is_over = True
 
     def settle(self, clock: Clock, backoff: Backoff) -> Claim:
@@ -94,33 +94,33 @@ class ClaimRequest:
             if self._is_over:
                 break
             try:
-                if self._answered(lambda: self._object.ready().put_if_absent()):
+                if self._count_answer(lambda: self._object.ready().put_if_absent()):
                     return Claim(won=True, body=None)
             except DidNotHappenError as error:
                 last = error
                 continue
             except MayHaveHappenedError as error:
                 last = error
-            unclear = True  # also after a plain refusal: it may have met this claim's own object
+            unclear = True  # also after a plain refusal: the existing object may be this claim's own
             try:
-                return self._judged(self._answered(lambda: self._store.get(self.name)))
+                return self._outcome(self._count_answer(lambda: self._store.get(self.name)))
             except MissingObjectError:
                 continue
             except RetryableError as error:
                 last = error
         raise self._unsettled(backoff, last, unclear=unclear)
 
-    def _answered(self, call: Callable[[], _Answer]) -> _Answer:
+    def _count_answer(self, call: Callable[[], _Answer]) -> _Answer:
         try:
             return call()
         finally:
             self.answers += 1
 
-    def _judged(self, found: bytes) -> Claim:
-        return Claim(won=True, body=None) if self._mark in found else Claim(won=False, body=found)
+    def _outcome(self, body: bytes) -> Claim:
+        return Claim(won=True, body=None) if self._mark in body else Claim(won=False, body=body)
 
     def _unsettled(self, backoff: Backoff, last: RetryableError | None, *, unclear: bool) -> RetryableError:
-        what = f"{backoff.attempts} tries to create the object gave no clear answer"
+        what = f"{backoff.attempts} attempts to create the object gave no clear answer"
         error: RetryableError
         if unclear or last is None:
             error = MayHaveHappenedError(f"{what}; read it back before going on ({last})", object_name=self.name)

@@ -54,7 +54,7 @@ class DownloadPolicy:
         return max(1, min(self.requests, self.in_flight_bytes // self.part_bytes))
 
 
-class WantedFile(NamedTuple):
+class FileDownload(NamedTuple):
     """An object and the local file that it becomes."""
 
     name: str
@@ -65,7 +65,7 @@ class WantedFile(NamedTuple):
     """Nobody writes to the file, so it may be a link to the stored object."""
 
 
-def download(store: ObjectStore, files: Sequence[WantedFile], policy: DownloadPolicy) -> None:
+def download(store: ObjectStore, files: Sequence[FileDownload], policy: DownloadPolicy) -> None:
     """Fetch files that do not exist yet into directories that do.
 
     Args:
@@ -99,7 +99,7 @@ def file_crc32(path: Path) -> int:
     return crc
 
 
-def _link(store: ObjectStore, file: WantedFile) -> bool:
+def _link(store: ObjectStore, file: FileDownload) -> bool:
     """Link the file if it never changes and the store can; False if it has to be fetched."""
     if not (file.never_changes and store.link_file(file.name, file.path)):
         return False
@@ -107,7 +107,7 @@ def _link(store: ObjectStore, file: WantedFile) -> bool:
     return True
 
 
-def _fetch_whole(store: ObjectStore, file: WantedFile) -> None:
+def _fetch_whole(store: ObjectStore, file: FileDownload) -> None:
     data = store.get(file.name)
     if len(data) != file.size_bytes or zlib.crc32(data) != file.crc32:
         raise _damaged(file, len(data))
@@ -120,7 +120,7 @@ def _fetch_whole(store: ObjectStore, file: WantedFile) -> None:
 class _Parts:
     """The parts of one large file; the thread that writes the last part checks the whole file."""
 
-    def __init__(self, store: ObjectStore, file: WantedFile, policy: DownloadPolicy) -> None:
+    def __init__(self, store: ObjectStore, file: FileDownload, policy: DownloadPolicy) -> None:
         self._store = store
         self._file = file
         self.offsets = range(0, file.size_bytes, policy.part_bytes)
@@ -153,7 +153,7 @@ def _write_at(path: Path, offset: int, data: bytes) -> None:
         os.close(descriptor)
 
 
-def _check_written(file: WantedFile) -> None:
+def _check_written(file: FileDownload) -> None:
     """Raises `CorruptDataError` if the local file is not the one that was uploaded."""
     try:
         size_bytes = file.path.stat().st_size
@@ -164,7 +164,7 @@ def _check_written(file: WantedFile) -> None:
         raise _damaged(file, size_bytes)
 
 
-def _damaged(file: WantedFile, size_bytes: int) -> CorruptDataError:
+def _damaged(file: FileDownload, size_bytes: int) -> CorruptDataError:
     return CorruptDataError(
         f"the file {file.path.name} has {size_bytes} bytes and another checksum than the {file.size_bytes} bytes that "
         "were uploaded; see `varvite verify JOB --repair`",

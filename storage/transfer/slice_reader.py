@@ -1,4 +1,4 @@
-"""Reading slices of objects: verified, and with one ranged read for slices that lie side by side.
+"""Reads slices of objects: verified, and with one ranged read for adjacent slices.
 
 Invariants: I8 (every slice is checked against its CRC), I10 (one read is at most `READ_BYTES_MAX`).
 """
@@ -29,54 +29,54 @@ class SliceData(NamedTuple):
     data: memoryview
 
 
-def read_slice(store: ObjectStore, wanted: ObjectSlice) -> bytes:
-    """The bytes of one slice.
+def read_slice(store: ObjectStore, piece: ObjectSlice) -> bytes:
+    """Read one slice.
 
     Raises `MissingObjectError` if the object is gone, `CorruptDataError` if it is too short or the CRC differs.
     """
-    data = store.get_range(wanted.name, wanted.offset, wanted.length) if wanted.length else b""
-    _verify(wanted, data)
+    data = store.get_range(piece.name, piece.offset, piece.length) if piece.length else b""
+    _verify(piece, data)
     return data
 
 
-def read_slices(store: ObjectStore, wanted: Iterable[ObjectSlice]) -> Iterator[SliceData]:
-    """The bytes of many slices, in the order asked for as far as they lie apart; errors as `read_slice`."""
-    for group in plan_reads(tuple(wanted)):
+def read_slices(store: ObjectStore, slices: Iterable[ObjectSlice]) -> Iterator[SliceData]:
+    """Read many slices, in their order; errors as `read_slice`."""
+    for group in plan_reads(tuple(slices)):
         start = min(s.offset for s in group)
         end = max(s.offset + s.length for s in group)
         data = memoryview(store.get_range(group[0].name, start, end - start)) if end > start else memoryview(b"")
-        for one in group:
-            part = data[one.offset - start : one.offset - start + one.length]
-            _verify(one, part)
-            yield SliceData(one, part)
+        for piece in group:
+            part = data[piece.offset - start : piece.offset - start + piece.length]
+            _verify(piece, part)
+            yield SliceData(piece, part)
 
 
-def plan_reads(wanted: Sequence[ObjectSlice], bytes_max: int | None = None) -> list[tuple[ObjectSlice, ...]]:
-    """Group neighbours in the order given: each group is one ranged read. The order of slices is kept.
+def plan_reads(slices: Sequence[ObjectSlice], bytes_max: int | None = None) -> list[tuple[ObjectSlice, ...]]:
+    """Group adjacent slices, each group for one ranged read. The order of slices is kept.
 
     A group has at most `bytes_max` (None: `READ_BYTES_MAX`), unless it is a single slice.
     """
     limit = READ_BYTES_MAX if bytes_max is None else min(bytes_max, READ_BYTES_MAX)
     groups: list[list[ObjectSlice]] = []
-    for one in wanted:
-        if groups and _joins(groups[-1], one, limit):
-            groups[-1].append(one)
+    for piece in slices:
+        if groups and _fits_into(groups[-1], piece, limit):
+            groups[-1].append(piece)
         else:
-            groups.append([one])
-    return [tuple(g) for g in groups]
+            groups.append([piece])
+    return [tuple(group) for group in groups]
 
 
-def _joins(group: Sequence[ObjectSlice], one: ObjectSlice, bytes_max: int) -> bool:
+def _fits_into(group: Sequence[ObjectSlice], piece: ObjectSlice, bytes_max: int) -> bool:
     last, first = group[-1], group[0]
-    gap = one.offset - (last.offset + last.length)
-    total = one.offset + one.length - first.offset
-    return one.name == last.name and 0 <= gap <= GAP_BYTES_MAX and total <= bytes_max
+    gap = piece.offset - (last.offset + last.length)
+    total = piece.offset + piece.length - first.offset
+    return piece.name == last.name and 0 <= gap <= GAP_BYTES_MAX and total <= bytes_max
 
 
-def _verify(wanted: ObjectSlice, data: bytes | memoryview) -> None:
-    if len(data) != wanted.length or zlib.crc32(data) != wanted.crc32:
+def _verify(piece: ObjectSlice, data: bytes | memoryview) -> None:
+    if len(data) != piece.length or zlib.crc32(data) != piece.crc32:
         raise CorruptDataError(
-            f"bytes {wanted.offset}-{wanted.offset + wanted.length} do not match their checksum; see "
+            f"bytes {piece.offset}-{piece.offset + piece.length} do not match their checksum; see "
             "`varvite verify JOB --repair`",
-            object_name=wanted.name,
+            object_name=piece.name,
         )

@@ -1,8 +1,8 @@
-"""Uploading many objects at once, with limits (I10) and without letting one slow request hold everything up.
+"""Uploads many objects at once, with limits (I10), retries and hedges against a slow request.
 
-Plain PUTs only, of names that nobody else writes: sending the same bytes twice is harmless, so a slow attempt is
-joined by a second one, the first success counts, and a late loser only writes the same bytes again. They are the same
-because an object is made ready once for all its attempts, also where it is encrypted.
+Plain PUTs only, of names that nobody else writes: sending the same bytes twice is harmless. So a slow attempt gets a
+hedge, the first success counts, and a late loser only writes the same bytes again. They are the same because an object
+is encoded once for all its attempts, also where it is encrypted.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from varvite.storage.clock import Clock
     from varvite.storage.object_stores.contract import ObjectStore
 
-ATTEMPTS_AT_ONCE: Final = 2
-"""Attempts of one upload that run at the same time: the first and its hedge."""
+CONCURRENT_ATTEMPTS: Final = 2
+"""Concurrent attempts of one upload: the first and its hedge."""
 
 
 @dataclass(frozen=True)
@@ -37,73 +37,72 @@ class UploadPolicy:
     """The limits of an uploader."""
 
     uploads: int = UPLOAD_THREADS.default
-    """Objects uploaded at the same time; each may have two attempts running."""
+    """Concurrent uploads; each may have two attempts running."""
     in_flight_bytes: int = 64 << 20
-    """Bytes accepted and not yet done; more makes `submit_*` block. One larger object is let through alone, see
-    `ByteBudget`."""
+    """Bytes accepted and not yet done; beyond it `submit_*` blocks. A larger object is admitted alone."""
     hedge_after_s: float = UPLOAD_TIMEOUT.default / 1000
-    """An attempt without an answer for so long is joined by a second one."""
+    """An attempt without an answer gets a hedge after this time."""
     deadline_s: float = UPLOAD_DEADLINE.default / 1000
-    """An upload that is not done so long after it was submitted fails, whatever its attempts do; and so does one that
-    is not accepted for so long, because nothing that is in flight is done."""
+    """An upload fails if it is not done within this time after it was submitted, or if it has to wait this long to be
+    accepted because no other upload ends."""
     backoff: Backoff = field(default_factory=lambda: Backoff(UPLOAD_ATTEMPTS.default, initial_s=0.2, maximum_s=5.0))
-    """Attempts per object, hedges included, and the pauses after failed ones."""
+    """Attempts per object, hedges included, and the pauses after failures."""
 
     def __post_init__(self) -> None:
         if self.uploads < 1 or self.in_flight_bytes < 1 or self.hedge_after_s <= 0 or self.deadline_s <= 0:
             raise InvalidRequestError(f"{self} is no upload policy: every limit must be above 0")
 
 
-class UploadEnd(NamedTuple):
-    """How an upload ended."""
+class UploadOutcome(NamedTuple):
+    """The outcome of an upload."""
 
     size_bytes: int
     succeeded: bool
     attempt: int
-    """Number, from 1, of the attempt that succeeded; 0 if none did."""
+    """The number, from 1, of the attempt that succeeded; 0 if none did."""
     started: int
-    """Attempts that were started, late ones too."""
+    """Attempts started, hedges included."""
     latency_s: float
-    """From the first attempt to the end."""
+    """The time from the first attempt to the end."""
 
 
 class UploadObserver(Protocol):
-    """Hears of the uploads of an uploader, from any thread; must not raise or block."""
+    """Observes the uploads of an uploader, from any thread; must not raise or block."""
 
     def queued(self, size_bytes: int) -> None:
         """An upload was accepted."""
         ...
 
-    def ended(self, end: UploadEnd) -> None:
-        """It has ended; exactly once for each that was accepted."""
+    def ended(self, end: UploadOutcome) -> None:
+        """An upload has ended; called exactly once for each that was accepted."""
         ...
 
 
-class UploadRoom:
-    """Threads of attempts and bytes in flight that several uploaders share, also when they follow one another.
+class UploadResources:
+    """Threads of attempts and bytes in flight that concurrent or consecutive uploaders share.
 
-    So what earlier uploads have left behind, attempts that were given up and still hang, counts for the later ones
-    (I10). See `AttemptThreads` and `ByteBudget` for how much of it is borne before these wait. `close` it.
+    So attempts of earlier uploads that were given up and still hang count for later ones (I10). `AttemptThreads` and
+    `ByteBudget` say how many there may be before later ones wait. `close` it.
     """
 
     def __init__(self, policy: UploadPolicy) -> None:
-        self.threads = AttemptThreads(ATTEMPTS_AT_ONCE * policy.uploads)
+        self.threads = AttemptThreads(CONCURRENT_ATTEMPTS * policy.uploads)
         self.budget = ByteBudget(policy.in_flight_bytes)
 
     def resize(self, policy: UploadPolicy) -> None:
-        """Other limits from now on."""
-        self.threads.limit = ATTEMPTS_AT_ONCE * policy.uploads
+        """Change the limits."""
+        self.threads.limit = CONCURRENT_ATTEMPTS * policy.uploads
         self.budget.resize(policy.in_flight_bytes)
 
     def close(self) -> None:
-        """Attempts end by the store's own timeouts; nobody needs their outcome."""
+        """Start no more attempts; those that run end by the store's own timeouts, and their outcome does not matter."""
         self.threads.close()
 
 
 class Uploader:
     """Uploads to one store from a bounded number of threads; use it as a context manager or `close()` it.
 
-    Threads do not survive a fork: make it in the process that uses it. A failed upload fails its own future only.
+    Threads do not survive a fork: construct it in the process that uses it. A failed upload fails its own future only.
     """
 
     def __init__(
@@ -112,16 +111,16 @@ class Uploader:
         clock: Clock,
         policy: UploadPolicy | None = None,
         observer: UploadObserver | None = None,
-        room: UploadRoom | None = None,
+        resources: UploadResources | None = None,
     ) -> None:
-        """`room` is what it shares with others; else it has one of its own."""
+        """`resources` are shared with other uploaders; None: they are its own."""
         self._store = store
         self._clock = clock
         self._observer = observer
         self._policy = policy or UploadPolicy()
         self._uploads = ThreadPoolExecutor(self._policy.uploads, "varvite-upload")
-        self._own_room = None if room else UploadRoom(self._policy)
-        self._room = room or cast("UploadRoom", self._own_room)
+        self._owned = None if resources else UploadResources(self._policy)
+        self._resources = resources or cast("UploadResources", self._owned)
         self._closed = threading.Event()
         self._abandoned: Future[None] = Future()
 
@@ -144,25 +143,25 @@ class Uploader:
         return self._submit(name, size_bytes, path)
 
     def close(self) -> None:
-        """Finish what was submitted, then stop. Later submits are refused; closing again does nothing."""
+        """Finish all submitted uploads, then stop. Later submits are refused; closing again does nothing."""
         self._closed.set()
         self._uploads.shutdown(wait=True)
-        self._close_room()
+        self._close_owned()
 
     def abandon(self) -> None:
-        """Give up what is not done: its futures fail or are cancelled, and its objects may or may not appear.
+        """Give up unfinished uploads: their futures fail or are cancelled, and their objects may or may not appear.
 
-        Then as after `close`. Requests that are already under way end by the store's own timeouts.
+        Then it is closed. Requests that are under way end by the store's own timeouts.
         """
         if not self._abandoned.done():
             self._abandoned.set_result(None)
         self._closed.set()
         self._uploads.shutdown(wait=True, cancel_futures=True)
-        self._close_room()
+        self._close_owned()
 
-    def _close_room(self) -> None:
-        if self._own_room is not None:
-            self._own_room.close()
+    def _close_owned(self) -> None:
+        if self._owned is not None:
+            self._owned.close()
 
     def __enter__(self) -> Self:
         return self
@@ -176,7 +175,7 @@ class Uploader:
         if self._closed.is_set():
             raise InvalidRequestError("this uploader is closed; make a new one", object_name=name)
         submitted_s = self._clock.monotonic_s()
-        budget = self._room.budget
+        budget = self._resources.budget
         if not budget.take(size_bytes, self._policy.deadline_s):
             raise DidNotHappenError(
                 f"{budget.taken_bytes} bytes of other uploads are in flight, {budget.given_up_bytes} were given up and "
@@ -185,7 +184,7 @@ class Uploader:
                 object_name=name,
             )
         upload = _Upload(self._store, name, content, size_bytes, budget)
-        race = _Race(upload, self._room.threads, self._policy, self._clock, self._abandoned, submitted_s)
+        race = _Race(upload, self._resources.threads, self._policy, self._clock, self._abandoned, submitted_s)
         if self._observer is not None:
             self._observer.queued(size_bytes)
         try:
@@ -204,7 +203,7 @@ class Uploader:
 
     def _ended(self, size_bytes: int, race: _Race, *, succeeded: bool) -> None:
         if self._observer is not None:
-            self._observer.ended(UploadEnd(size_bytes, succeeded, race.winner, race.started, race.latency_s))
+            self._observer.ended(UploadOutcome(size_bytes, succeeded, race.winner, race.started, race.latency_s))
 
 
 def _succeeded(future: Future[None]) -> bool:
@@ -212,21 +211,21 @@ def _succeeded(future: Future[None]) -> bool:
 
 
 class _Upload:
-    """One object to upload; its bytes are given back when its last attempt has let go of them."""
+    """One object to upload; its bytes are released at the end of its last attempt."""
 
     def __init__(
         self, store: ObjectStore, name: str, content: bytes | Path, size_bytes: int, budget: ByteBudget
     ) -> None:
-        """Of `budget`, the bytes have been taken."""
+        """The bytes have been taken from `budget` already."""
         self.name = name
         self._object = Preparation(store, name, content)
         self._size_bytes = size_bytes
         self._budget = budget
         self._lock = threading.Lock()
         self._attempts = 0
-        """That have not ended."""
+        """The number of running attempts."""
         self._is_over = False
-        """Nobody waits for it any more."""
+        """True when nobody waits for it any more."""
 
     def attempt(self, threads: AttemptThreads) -> Future[None]:
         """Start one attempt."""
@@ -237,7 +236,7 @@ class _Upload:
         return started
 
     def end(self) -> None:
-        """Nobody waits for it any more; attempts may still hold its bytes."""
+        """Stop waiting for it; running attempts still hold its bytes."""
         with self._lock:
             self._is_over = True
             if self._attempts:
@@ -256,7 +255,7 @@ class _Upload:
 
 
 class _Race:
-    """The attempts of one upload: at most two at a time, the first success ends it."""
+    """The attempts of one upload: at most two at a time; the first success ends it."""
 
     def __init__(
         self,
@@ -273,16 +272,16 @@ class _Race:
         self._clock = clock
         self._submitted_s = submitted_s
         self._abandoned = abandoned
-        """Done when nobody needs the upload any more; a future, so that one can wait for it and for the attempts."""
+        """Done when nobody needs the upload any more; a future, to be waited for together with the attempts."""
         self._running: dict[Future[None], int] = {}
         """The attempts and their numbers, from 1."""
         self.started = 0
         self.winner = 0
         """The attempt that succeeded; 0 if none did."""
         self.latency_s = 0.0
-        """From the first attempt to the end."""
+        """The time from the first attempt to the end."""
         self.is_dropped = False
-        """Nobody has got its future: the pool may keep it for a thread that comes later."""
+        """True if the pool refused it: the pool may still hold it for a later thread."""
         self._unclear = False
         self._last: RetryableError | None = None
 
@@ -290,13 +289,13 @@ class _Race:
         """Return when the object is stored; raise otherwise."""
         if self.is_dropped:
             return
-        began_s = self._clock.monotonic_s()
+        begin_s = self._clock.monotonic_s()
         try:
             self._run(self._submitted_s + self._policy.deadline_s)
         finally:
             for attempt in self._running:
                 self._threads.give_up(attempt)
-            self.latency_s = self._clock.monotonic_s() - began_s
+            self.latency_s = self._clock.monotonic_s() - begin_s
 
     def _run(self, deadline: float) -> None:
         failures = 0
@@ -305,13 +304,15 @@ class _Race:
         while True:
             left_s = deadline - self._clock.monotonic_s()
             if left_s <= 0:
-                raise self._late()
+                raise self._deadline_error()
             timeout_s = min(self._policy.hedge_after_s, left_s)
             ended, _ = wait({*self._running, self._abandoned}, timeout=timeout_s, return_when=FIRST_COMPLETED)
-            if self._abandoned in ended or any(attempt.cancelled() for attempt in ended):  # or the room was closed
-                raise self._given_up()
+            if self._abandoned in ended or any(
+                attempt.cancelled() for attempt in ended
+            ):  # or the resources were closed
+                raise self._abandoned_error()
             if not ended:
-                self._start()  # slow: a second one joins
+                self._start()  # the hedge
                 continue
             if self._has_success(ended):
                 return
@@ -321,21 +322,21 @@ class _Race:
             if self._running:
                 continue
             if self.started >= self._policy.backoff.attempts:
-                raise self._exhausted()
+                raise self._exhausted_error()
             self._clock.sleep(min(self._policy.backoff.pause_s(failures), left_s))
             self._start()
 
     def _start(self) -> None:
-        if self.started < self._policy.backoff.attempts and len(self._running) < ATTEMPTS_AT_ONCE:
+        if self.started < self._policy.backoff.attempts and len(self._running) < CONCURRENT_ATTEMPTS:
             self.started += 1
             self._running[self._upload.attempt(self._threads)] = self.started
 
     def _has_success(self, ended: set[Future[None]]) -> bool:
-        """Whether one of these attempts succeeded; raises what trying again cannot cure."""
+        """True if one of these attempts succeeded. Raises an error that a retry cannot cure."""
         errors = {number: attempt.exception() for attempt, number in self._running.items() if attempt in ended}
-        good = [number for number, error in errors.items() if error is None]
-        if good:
-            self.winner = min(good)
+        successful = [number for number, error in errors.items() if error is None]
+        if successful:
+            self.winner = min(successful)
             return True
         for error in errors.values():
             if not isinstance(error, RetryableError):
@@ -344,7 +345,7 @@ class _Race:
             self._unclear |= isinstance(error, MayHaveHappenedError)
         return False
 
-    def _late(self) -> MayHaveHappenedError:
+    def _deadline_error(self) -> MayHaveHappenedError:
         return MayHaveHappenedError(
             f"the upload was not confirmed within {self._policy.deadline_s:g} s "
             f"({UPLOAD_DEADLINE.key}); {self.started} attempts were made, {self._threads.lost} "
@@ -353,10 +354,10 @@ class _Race:
             object_name=self._upload.name,
         )
 
-    def _given_up(self) -> MayHaveHappenedError:
+    def _abandoned_error(self) -> MayHaveHappenedError:
         return MayHaveHappenedError("the upload was given up; the object may appear", object_name=self._upload.name)
 
-    def _exhausted(self) -> RetryableError:
+    def _exhausted_error(self) -> RetryableError:
         kind = MayHaveHappenedError if self._unclear else DidNotHappenError
         return kind(
             f"{self.started} attempts to upload failed; try again when the storage answers ({self._last})",

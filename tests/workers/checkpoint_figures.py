@@ -25,10 +25,12 @@ from varvite.storage.format.records import (
     SnapshotFile,
     Tile,
 )
-from varvite.storage.transfer.upload import UploadEnd
+from varvite.storage.transfer.upload import UploadOutcome
 
 AT: Final = Link(9, "nine")
-UPLOADS: Final = UploadFigures(3, 1, 2, 700, (UploadEnd(500, True, 2, 2, 0.2), UploadEnd(200, False, 0, 4, 3.0)))
+UPLOADS: Final = UploadFigures(
+    3, 1, 2, 700, (UploadOutcome(500, True, 2, 2, 0.2), UploadOutcome(200, False, 0, 4, 3.0))
+)
 
 
 def statistics(**changed: Any) -> CheckpointStatistics:

@@ -22,7 +22,7 @@ from varvite.storage.format import layout
 from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.transfer import attempt_threads
-from varvite.storage.transfer.upload import ATTEMPTS_AT_ONCE, UploadPolicy
+from varvite.storage.transfer.upload import CONCURRENT_ATTEMPTS, UploadPolicy
 
 PATIENT = UploadPolicy(
     uploads=2, in_flight_bytes=1 << 20, hedge_after_s=60.0, deadline_s=60.0, backoff=Backoff(3, 0.001, 0.002)
@@ -128,7 +128,7 @@ def test_hanging_threads_are_bounded_and_go_when_the_storage_comes_back(
     job.commit({0: add(1)})
     for _ in range(6):
         assert isinstance(fail(job, store), MayHaveHappenedError)
-    assert hung_threads() <= ATTEMPTS_AT_ONCE * QUICK.uploads + 3
+    assert hung_threads() <= CONCURRENT_ATTEMPTS * QUICK.uploads + 3
     store.gate.set()
     assert eventually(lambda: hung_threads() == 0, 20)
     job.commit({0: add(100)})
@@ -138,7 +138,7 @@ def test_hanging_threads_are_bounded_and_go_when_the_storage_comes_back(
 def test_what_hung_uploads_hold_counts_for_later_batches_until_they_end(job: WorkerJob, store: Unsteady) -> None:
     """And stops none of them."""
     job.commit({0: add(1)})
-    room = job._workers[0]._upload_room
+    room = job._workers[0]._upload_resources
     assert room is not None
     held = [room.budget.given_up_bytes]
     for _ in range(3):

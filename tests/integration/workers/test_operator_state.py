@@ -169,9 +169,9 @@ def test_a_new_run_reaches_the_storage_as_it_says_in_the_same_worker(
         opened.append({"storage_options": options})
         return open_store(url)
 
-    def makes(root: Any, job: str, *, known: Any, key_provider: Any) -> Any:
-        opened[-1] |= {"job_storage": known.storage, "key_provider": key_provider}
-        return make(root, job, known=known)
+    def makes(root: Any, job: str, *, facts: Any, key_provider: Any) -> Any:
+        opened[-1] |= {"job_storage": facts.storage, "key_provider": key_provider}
+        return make(root, job, facts=facts)
 
     monkeypatch.setattr(requested_store, "open_store", opens)
     monkeypatch.setattr(requested_store, "JobStore", makes)

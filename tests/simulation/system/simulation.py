@@ -322,7 +322,7 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         (batch_executor, "winner_rows"): winner_rows,
         (batch_executor, "OperatorExecutor"): SimulatedExecution,
         (batch_executor, "chained_rows"): chained_rows,
-        (job_run, "hedges_claims"): lambda _url: system.options.hedged,
+        (job_run, "is_hedged"): lambda _url: system.options.hedged,
         (hedged_claim, "ClaimRequest"): system.claim_request,
     }
     if system.seed % 2:

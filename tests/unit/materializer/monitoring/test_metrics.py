@@ -13,7 +13,7 @@ from varvite.materializer.fold.range_fold import FoldFigures
 from varvite.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, LogSize, Materialized
 from varvite.materializer.monitoring.metrics import MaterializerMetrics
 from varvite.materializer.monitoring.range_status import JobStatus, RangeStatus
-from varvite.storage.transfer.upload import UploadEnd
+from varvite.storage.transfer.upload import UploadOutcome
 
 KEY = RangeKey("id", "per-plane", 0, 64)
 OTHER = RangeKey("id", "per-plane", 64, 128)
@@ -84,9 +84,9 @@ def test_flinks_metrics_of_uploads() -> None:
         metrics.queued(size)
     assert value(metrics, "varvite_upload_queue_size") == 3
     assert value(metrics, "varvite_upload_in_flight_bytes") == 75_100
-    metrics.ended(UploadEnd(100, True, 1, 1, 0.02))
-    metrics.ended(UploadEnd(5_000, True, 2, 3, 0.3))
-    metrics.ended(UploadEnd(70_000, False, 0, 4, 9.0))
+    metrics.ended(UploadOutcome(100, True, 1, 1, 0.02))
+    metrics.ended(UploadOutcome(5_000, True, 2, 3, 0.3))
+    metrics.ended(UploadOutcome(70_000, False, 0, 4, 9.0))
     assert value(metrics, "varvite_upload_queue_size") == value(metrics, "varvite_upload_in_flight_bytes") == 0
     assert value(metrics, "varvite_number_of_upload_requests_total") == 3
     assert value(metrics, "varvite_number_of_upload_failures_total") == 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from varvite.spark_integration.messages.worker_figures import SAMPLES_MAX, UploadFigures, UploadRecorder
-from varvite.storage.transfer.upload import UploadEnd
+from varvite.storage.transfer.upload import UploadOutcome
 
 
-def end(size_bytes: int, *, succeeded: bool = True) -> UploadEnd:
-    return UploadEnd(size_bytes, succeeded, 1 if succeeded else 0, 2, 0.5)
+def end(size_bytes: int, *, succeeded: bool = True) -> UploadOutcome:
+    return UploadOutcome(size_bytes, succeeded, 1 if succeeded else 0, 2, 0.5)
 
 
 def test_nothing_is_sent_if_nothing_was_uploaded() -> None:

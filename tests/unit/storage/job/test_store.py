@@ -15,7 +15,7 @@ from varvite.storage.format import layout
 from varvite.storage.format.records import encode_record
 from varvite.storage.job.record import find_job, open_or_create_job, read_job
 from varvite.storage.job.storage_choice import check_job_storage, new_job_storage
-from varvite.storage.job.store import JobStore, KnownJob
+from varvite.storage.job.store import JobFacts, JobStore
 from varvite.storage.object_stores.contract import is_reusable
 from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE, EncryptionKey
 from varvite.storage.object_stores.encrypted.sealed_object import is_sealed
@@ -90,7 +90,7 @@ def test_who_knows_the_record_does_not_read_it() -> None:
     record = make(root)
     JobStore(root, "job").put(CHAIN, b"x")
     root.delete(["job/job.json"])
-    assert JobStore(root, "job", known=KnownJob(record.job_id, record.storage)).get(CHAIN) == b"x"
+    assert JobStore(root, "job", facts=JobFacts(record.job_id, record.storage)).get(CHAIN) == b"x"
 
 
 def test_without_the_key_nothing_opens_and_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
 from varvite.storage.object_stores.memory import MemoryStore
-from varvite.storage.transfer.download import PART_BYTES, DownloadPolicy, WantedFile, download
+from varvite.storage.transfer.download import PART_BYTES, DownloadPolicy, FileDownload, download
 
 SMALL_PARTS = DownloadPolicy(requests=4, in_flight_bytes=1000)
 
@@ -45,11 +45,11 @@ def body(size_bytes: int) -> bytes:
     return bytes(i * i % 251 for i in range(size_bytes))
 
 
-def wanted(store: MemoryStore, directory: Path, *sizes: int) -> list[WantedFile]:
-    found: list[WantedFile] = []
+def wanted(store: MemoryStore, directory: Path, *sizes: int) -> list[FileDownload]:
+    found: list[FileDownload] = []
     for i, size_bytes in enumerate(sizes):
         store.put(f"files/{i}", body(size_bytes))
-        found.append(WantedFile(f"files/{i}", directory / f"{i}", size_bytes, zlib.crc32(body(size_bytes))))
+        found.append(FileDownload(f"files/{i}", directory / f"{i}", size_bytes, zlib.crc32(body(size_bytes))))
     return found
 
 
@@ -76,7 +76,7 @@ def test_the_parts_of_one_file_are_read_at_the_same_time(tmp_path: Path) -> None
     size_bytes = 2 * PART_BYTES + 1
     data = bytes(size_bytes)
     store.put("large", data)
-    download(store, [WantedFile("large", tmp_path / "large", size_bytes, zlib.crc32(data))], policy)
+    download(store, [FileDownload("large", tmp_path / "large", size_bytes, zlib.crc32(data))], policy)
     assert (tmp_path / "large").read_bytes() == data
 
 
@@ -113,7 +113,7 @@ def test_a_large_file_is_whole(tmp_path: Path, part_bytes: int) -> None:
     store = MemoryStore()
     data = random.Random(part_bytes).randbytes(LARGE_BYTES)
     store.put("large", data)
-    file = WantedFile("large", tmp_path / "large", len(data), zlib.crc32(data))
+    file = FileDownload("large", tmp_path / "large", len(data), zlib.crc32(data))
     download(store, [file], DownloadPolicy(1 if part_bytes < PART_BYTES else 4, 4 * part_bytes))
     assert file.path.read_bytes() == data
 
@@ -121,7 +121,7 @@ def test_a_large_file_is_whole(tmp_path: Path, part_bytes: int) -> None:
 def test_damage_in_any_part_is_named(tmp_path: Path) -> None:
     store = MemoryStore()
     data = bytearray(LARGE_BYTES)
-    file = WantedFile("large", tmp_path / "large", len(data), zlib.crc32(data))
+    file = FileDownload("large", tmp_path / "large", len(data), zlib.crc32(data))
     for at in (0, PART_BYTES, LARGE_BYTES - 1):
         data[at] ^= 1
         store.put("large", bytes(data))
@@ -135,7 +135,7 @@ def test_parts_that_are_whole_and_change_places_are_damage(tmp_path: Path) -> No
     parts = [bytes([value]) * 1000 for value in (1, 2, 3)]
     store = MemoryStore()
     store.put("large", b"".join(reversed(parts)))
-    file = WantedFile("large", tmp_path / "large", 3000, zlib.crc32(b"".join(parts)))
+    file = FileDownload("large", tmp_path / "large", 3000, zlib.crc32(b"".join(parts)))
     with pytest.raises(CorruptDataError):
         download(store, [file], SMALL_PARTS)
 
@@ -155,7 +155,7 @@ def test_a_disk_that_is_full_or_takes_a_part_only(
     store = MemoryStore()
     data = random.Random(1).randbytes(LARGE_BYTES)
     store.put("large", data)
-    file = WantedFile("large", tmp_path / "large", LARGE_BYTES, zlib.crc32(data))
+    file = FileDownload("large", tmp_path / "large", LARGE_BYTES, zlib.crc32(data))
     if is_short:
         download(store, [file], DownloadPolicy())
         assert file.path.read_bytes() == data

@@ -31,7 +31,7 @@ from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.prefixed import PrefixedStore
 from varvite.storage.transfer import hedged_claim
 from varvite.storage.transfer.claim import Claim
-from varvite.storage.transfer.hedged_claim import HEDGE_MAX_S, HEDGE_MIN_S, HedgedClaims, hedge_after_s, hedges_claims
+from varvite.storage.transfer.hedged_claim import HEDGE_MAX_S, HEDGE_MIN_S, HedgedClaims, hedge_after_s, is_hedged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -255,7 +255,7 @@ def test_what_hangs_does_not_count_but_what_answers_instead(store: HangingStore,
     ],
 )
 def test_only_a_store_in_which_a_put_is_one_step_is_asked_twice(url: str, *, expected: bool) -> None:
-    assert hedges_claims(url) is expected
+    assert is_hedged(url) is expected
 
 
 # --- commits ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHa
 from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.transfer import byte_budget
 from varvite.storage.transfer.byte_budget import ByteBudget
-from varvite.storage.transfer.upload import UploadEnd, Uploader, UploadPolicy, UploadRoom
+from varvite.storage.transfer.upload import Uploader, UploadOutcome, UploadPolicy, UploadResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,8 +156,8 @@ def test_bytes_stay_in_flight_until_a_late_attempt_lets_go_of_them(store: Script
     """The upload is done, but its first attempt still holds the data: the next one goes alone, others wait for it."""
     alone = threading.Event()
     store.script["put"].extend([waiting(gate), lambda: None, waiting(alone), waiting(alone)])
-    room = UploadRoom(policy(in_flight_bytes=100))
-    with Uploader(store, SystemClock(), policy(hedge_after_s=0.05), room=room) as uploader:
+    room = UploadResources(policy(in_flight_bytes=100))
+    with Uploader(store, SystemClock(), policy(hedge_after_s=0.05), resources=room) as uploader:
         uploader.submit_bytes("a", b"x" * 60).result(20)
         assert (room.budget.taken_bytes, room.budget.given_up_bytes) == (0, 60)
         second = uploader.submit_bytes("b", b"y" * 60)
@@ -180,15 +180,15 @@ def test_what_an_earlier_uploader_has_left_behind_counts_for_the_next(
 ) -> None:
     """A state worker makes an uploader for each attempt of a batch."""
     limits = policy(in_flight_bytes=100, uploads=2, hedge_after_s=0.02)
-    room, clock = UploadRoom(limits), ManualClock()
+    room, clock = UploadResources(limits), ManualClock()
     store.script["put"].extend([waiting(gate)] * 2)
-    first = Uploader(store, clock, limits, room=room)
+    first = Uploader(store, clock, limits, resources=room)
     lost = first.submit_bytes("a", b"x" * 80)
     assert eventually(lambda: len(store.calls) == 2, 20)
     first.abandon()
     assert isinstance(lost.exception(20), MayHaveHappenedError)
     assert (room.budget.taken_bytes, room.budget.given_up_bytes) == (0, 80)
-    with Uploader(store, clock, limits, room=room) as second:
+    with Uploader(store, clock, limits, resources=room) as second:
         assert second.submit_bytes("b", b"y" * 80).result(20) is None
         assert eventually(lambda: room.budget.taken_bytes == 0, 20)
     assert room.budget.given_up_bytes == 80
@@ -228,8 +228,8 @@ def test_close_finishes_what_was_submitted_and_refuses_more(store: ScriptedStore
 def test_a_machine_without_threads_left_is_no_closed_uploader_and_holds_no_bytes(
     store: ScriptedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = UploadRoom(policy(in_flight_bytes=100))
-    with Uploader(store, SystemClock(), policy(uploads=1), room=room) as uploader:
+    room = UploadResources(policy(in_flight_bytes=100))
+    with Uploader(store, SystemClock(), policy(uploads=1), resources=room) as uploader:
         with monkeypatch.context() as limited:
             limited.setattr(threading.Thread, "start", failing(RuntimeError("can't start new thread")))
             with pytest.raises(DidNotHappenError, match="no thread can be started"):
@@ -275,10 +275,10 @@ def test_a_byte_budget_serves_first_come_first(gate: threading.Event) -> None:
 
 
 def test_an_upload_whose_shared_room_is_closed_is_given_up(store: ScriptedStore, gate: threading.Event) -> None:
-    room = UploadRoom(policy())
+    room = UploadResources(policy())
     room.threads.limit = 1
     store.script["put"].append(waiting(gate))
-    with Uploader(store, SystemClock(), policy(), room=room) as uploader:
+    with Uploader(store, SystemClock(), policy(), resources=room) as uploader:
         running = uploader.submit_bytes("a", b"x")
         assert eventually(lambda: store.calls == ["put"], 20)
         waits = uploader.submit_bytes("b", b"y")
@@ -356,12 +356,12 @@ class Heard:
 
     def __init__(self) -> None:
         self.queued_bytes: list[int] = []
-        self.ends: list[UploadEnd] = []
+        self.ends: list[UploadOutcome] = []
 
     def queued(self, size_bytes: int) -> None:
         self.queued_bytes.append(size_bytes)
 
-    def ended(self, end: UploadEnd) -> None:
+    def ended(self, end: UploadOutcome) -> None:
         self.ends.append(end)
 
 
