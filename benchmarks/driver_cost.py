@@ -31,6 +31,7 @@ from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.working_stores.contract import StoreSize
+from varvite.changelog.working_stores.options import BackendSettings
 from varvite.spark_integration.driver.batch_commit import BatchCommitter
 from varvite.spark_integration.driver.monitoring.statistics import BatchTimes, percentile, statistics_of
 from varvite.spark_integration.driver.operator_executor import (
@@ -75,8 +76,9 @@ def operator_request(parallelism: int) -> OperatorRequest:
     """An operator as the coordinator describes it."""
     return OperatorRequest(
         job="job", job_id="job", storage_url="memory://driver-cost", storage_options={}, operator=OPERATOR,
-        parallelism=parallelism, max_parallelism=max(128, parallelism), backend="rocksdb", backend_options={},
-        changelog=True, key_columns=("k",), key_type="string", output_schema=b"", timestamp_column=None,
+        parallelism=parallelism, max_parallelism=max(128, parallelism), backend="rocksdb",
+        backend_options=BackendSettings(), changelog=True, key_columns=("k",), key_type="string", output_schema=b"",
+        timestamp_column=None,
         function_hash="0" * 64, task_name=OPERATOR, job_parameters={}, upload=UploadPolicy(),
         downloads=DownloadPolicy(),
         preemptive_persist_threshold_bytes=5 << 20, inline_bytes_max=(4 << 20) // parallelism, idle_timeout_s=60,

@@ -1,8 +1,10 @@
-"""Options that choose the working store."""
+"""Options that choose the working store, and the settings that a state worker gets of them."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from varvite.storage.options.declaration import ConfigOption
 from varvite.storage.options.kinds import PARAMETERS, word_or_name
@@ -23,3 +25,24 @@ CUSTOM_OPTIONS: Final = ConfigOption(
     type=PARAMETERS,
     description="Options for the factory of a store of your own.",
 )
+
+
+class MemoryShare(msgspec.Struct, frozen=True):
+    """The memory that the RocksDB stores of one state worker share."""
+
+    size_bytes: int
+    write_buffer_ratio: float
+    """Part of RocksDB's own memory for memtables."""
+    stores: int
+    """Stores that share it."""
+
+
+class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings with which a state worker opens its working stores."""
+
+    factory: dict[str, Any] = {}
+    """Options for the factory of a store of the user's."""
+    rocksdb: dict[str, Any] = {}
+    """Fields of `RocksDBOptions`."""
+    memory: MemoryShare | None = None
+    """None: each RocksDB store has memory of its own."""

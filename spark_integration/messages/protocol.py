@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from varvite.changelog.restore.local import LocalRecovery
+from varvite.changelog.working_stores.options import BackendSettings
 from varvite.storage.format.records import JobStorage, Link, StateSchema
 from varvite.storage.transfer.download import DownloadPolicy
 from varvite.storage.transfer.upload import UploadPolicy
@@ -67,7 +68,7 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_parallelism: int
     backend: str
     """hashmap or rocksdb, or `module:qualified.name` of a factory."""
-    backend_options: dict[str, Any]
+    backend_options: BackendSettings
     changelog: bool
     key_columns: tuple[str, ...]
     key_type: str

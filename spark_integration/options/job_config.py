@@ -11,7 +11,7 @@ from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.restore import options as local
 from varvite.changelog.restore.local import LocalRecovery
 from varvite.changelog.schema.pickled import GENERIC_TYPES
-from varvite.changelog.working_stores.options import BACKEND_TYPE, CUSTOM_OPTIONS, ROCKSDB
+from varvite.changelog.working_stores.options import BACKEND_TYPE, CUSTOM_OPTIONS, ROCKSDB, BackendSettings, MemoryShare
 from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varvite.materializer.options import driver, start
 from varvite.materializer.options.materializer_config import PERIODIC_ENABLED, MaterializerConfig
@@ -166,7 +166,7 @@ class JobConfig:
         """True if working stores come from a factory of the user's."""
         return ":" in self.backend_type
 
-    def backend_options(self, operators: int, parallelism: int, executors: int) -> dict[str, Any]:
+    def backend_options(self, operators: int, parallelism: int, executors: int) -> BackendSettings:
         """Settings with which a state worker opens its stores; `WorkingStores` reads them.
 
         Args:
@@ -178,19 +178,15 @@ class JobConfig:
             InvalidRequestError: The memory budget is too small for that number of state workers.
         """
         if self.has_custom_backend:
-            return {"options": dict(self.custom_backend_options or {})}
+            return BackendSettings(factory=dict(self.custom_backend_options or {}))
         if self.backend_type != ROCKSDB:
-            return {}
+            return BackendSettings()
         options = {name: getattr(self.rocksdb, name) for name in options_of(RocksDBOptions)}
         budget = self.rocksdb_memory
         if budget is None:
-            return {"options": options}
-        return {
-            "options": options,
-            "memory_bytes": budget.worker_bytes(parallelism, executors),
-            "write_buffer_ratio": budget.write_buffer_ratio,
-            "stores": operators,
-        }
+            return BackendSettings(rocksdb=options)
+        memory = MemoryShare(budget.worker_bytes(parallelism, executors), budget.write_buffer_ratio, operators)
+        return BackendSettings(rocksdb=options, memory=memory)
 
     def inline_bytes_per_task(self, tasks: int) -> int:
         """Largest segment that one of `tasks` partitions (of all operators together) may send inline."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from varvite.changelog.working_stores.options import BackendSettings
     from varvite.materializer.options.materializer_config import MaterializerConfig
     from varvite.spark_integration.functions.implicit_state import ImplicitState
     from varvite.spark_integration.options.job_config import JobConfig
@@ -65,8 +66,8 @@ class JobPlan:
         _ = self.backend_options
 
     @property
-    def backend_options(self) -> dict[str, Any]:
-        """What a state worker needs to open its stores."""
+    def backend_options(self) -> BackendSettings:
+        """Settings with which a state worker opens its stores."""
         return self.config.backend_options(len(self.operators), self.parallelism, self.executors)
 
     @property

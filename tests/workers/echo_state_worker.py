@@ -1,6 +1,6 @@
 """A small real state worker for tests of the process layer: it answers its input, and can be told to misbehave.
 
-What it does is said in the request's `backend_options`; what it went through is in the summary's image (`facts_of`).
+The request's `backend_options.factory` says what it does; the summary's image (`facts_of`) what it went through.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class EchoWorker:
             self.functions[operator.operator] = (operator.function_hash, function())
             self.counts["fetched"] += 1
         self.counts["begun"] += 1
-        options = operator.backend_options
+        options = operator.backend_options.factory
         (self.home.path / f"begun-{operator.job_id}-{task.batch.slot}-{self.partition}").touch()
         if options.get("ask again"):
             function()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from varvite.changelog.chain.view import LineView
     from varvite.changelog.restore.restore import RestoreTarget
     from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.options import MemoryShare
     from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
     from varvite.spark_integration.messages.protocol import OperatorRequest
 
@@ -37,7 +38,7 @@ class WorkingStores:
 
     def __init__(self) -> None:
         self._memory: SharedMemory | None = None
-        self._memory_of: tuple[int, float, int] | None = None
+        self._memory_of: MemoryShare | None = None
 
     def open_local(self, request: OperatorRequest, target: RestoreTarget, directory: Path) -> WorkingStore | None:
         """What an earlier process left in the local directory, if it can be used."""
@@ -153,13 +154,13 @@ class WorkingStores:
 
     def rocksdb_options(self, request: OperatorRequest) -> RocksDBOptions:
         """Options of the request's RocksDB stores, with the memory that this process's stores share."""
-        given = request.backend_options
-        options = RocksDBOptions(**given.get("options", {}))
-        if "memory_bytes" not in given:
+        settings = request.backend_options
+        options, share = RocksDBOptions(**settings.rocksdb), settings.memory
+        if share is None:
             return options
-        size = given["memory_bytes"], given["write_buffer_ratio"], given["stores"]
-        if self._memory is None or self._memory_of != size:
-            self._memory, self._memory_of = SharedMemory(*size), size
+        if self._memory is None or self._memory_of != share:
+            self._memory = SharedMemory(share.size_bytes, share.write_buffer_ratio, share.stores)
+            self._memory_of = share
         return replace(options, memory=self._memory)
 
 
@@ -189,6 +190,6 @@ def _new_store(request: OperatorRequest, target: RestoreTarget, directory: Path)
         low=target.low,
         high=target.high,
         directory=directory,
-        options=request.backend_options.get("options", {}),
+        options=request.backend_options.factory,
     )
     return open_custom_store(request.backend, wanted)

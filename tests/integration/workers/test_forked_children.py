@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 
 from tests.workers.echo_state_worker import facts_of
 from tests.workers.state_worker_setup import Executor, alive, eventually
+from varvite.changelog.working_stores.options import BackendSettings
 from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.processes import EXIT_FORKED
 from varvite.spark_integration.transport.probe import kill_worker
@@ -39,7 +40,9 @@ def called(executor: Executor, function: Callable[[], float], task_attempt: int)
     """Answer of the worker after it has called the function."""
     name = f"{function.__name__}-{task_attempt}"
     shipped = ShippedFunction(name, cloudpickle.dumps(function), {})
-    task = executor.task(task_attempt=task_attempt, function_hash=name, backend_options={"call": True})
+    task = executor.task(
+        task_attempt=task_attempt, function_hash=name, backend_options=BackendSettings(factory={"call": True})
+    )
     return facts_of(executor.run(task, function=shipped)[1])
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from tests.workers.echo_state_worker import FACTORY, facts_of
 from tests.workers.state_worker_setup import Executor, alive, eventually, opening, rows, split
+from varvite.changelog.working_stores.options import BackendSettings
 from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.messages.protocol import Ready, row_tag
 from varvite.spark_integration.transport.executor_jvm import find_jvm
@@ -156,7 +157,7 @@ def test_the_parent_forks_from_a_single_thread(executor: Executor) -> None:
 
 
 def test_arrow_computes_in_a_forked_worker(executor: Executor) -> None:
-    _, summary = executor.run(executor.task(backend_options={"compute": True}))
+    _, summary = executor.run(executor.task(backend_options=BackendSettings(factory={"compute": True})))
     assert facts_of(summary)["computed"] == 200_000
 
 
@@ -315,7 +316,7 @@ def test_an_error_of_the_input_reaches_the_task_and_aborts_the_attempt(executor:
 
 def test_a_varvite_error_of_the_worker_arrives_as_itself(executor: Executor) -> None:
     with pytest.raises(CorruptDataError, match="the base is damaged") as caught:
-        executor.run(executor.task(backend_options={"fail": "begin"}))
+        executor.run(executor.task(backend_options=BackendSettings(factory={"fail": "begin"})))
     assert caught.value.context["object_name"] == "chain/7"
     assert caught.value.context["operator"] == "count"
     assert "echo_state_worker.py" in caught.value.__notes__[0]
@@ -328,7 +329,10 @@ def test_another_error_of_the_worker_is_described_and_aborts_the_attempt(
 ) -> None:
     endless = (rows(1000) for _ in range(10_000))
     with pytest.raises(DidNotHappenError, match=name) as caught:
-        executor.run(executor.task(backend_options={"fail": point}), endless if point == "process" else ())
+        executor.run(
+            executor.task(backend_options=BackendSettings(factory={"fail": point})),
+            endless if point == "process" else (),
+        )
     assert "Traceback" in caught.value.__notes__[0]
     _, summary = executor.run(executor.task(task_attempt=1))
     assert (facts_of(summary)["begun"], facts_of(summary)["aborted"]) == (2, 1)
@@ -420,7 +424,7 @@ def test_a_directory_that_is_gone_is_a_clear_error(doomed: Executor) -> None:
 def test_a_function_that_the_worker_said_it_has_is_not_asked_for_again(executor: Executor) -> None:
     executor.run()
     with pytest.raises(Exception, match="said it has"):
-        executor.run(executor.task(task_attempt=1, backend_options={"ask again": True}))
+        executor.run(executor.task(task_attempt=1, backend_options=BackendSettings(factory={"ask again": True})))
 
 
 def test_the_log_is_cut(doomed: Executor) -> None:

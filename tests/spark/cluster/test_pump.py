@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.workers.echo_state_worker import FACTORY, facts_of
 from tests.workers.state_worker_setup import alive, batch_request, eventually
+from varvite.changelog.working_stores.options import BackendSettings
 from varvite.spark_integration.elements.arrow_task import DESCRIPTORS_MAX, connection_over_tcp
 from varvite.spark_integration.functions.pickling import pickle_with_broadcasts, ship
 from varvite.spark_integration.messages.protocol import (
@@ -178,13 +179,13 @@ def test_a_function_finds_its_broadcasts_and_files_in_every_batch(batches: Batch
         return broadcast.value["a"] + int(Path(SparkFiles.get("weight.txt")).read_text())
 
     for _ in range(2):
-        _, summaries = batches.run(10, function, backend_options={"call": True})
+        _, summaries = batches.run(10, function, backend_options=BackendSettings(factory={"call": True}))
         assert [facts_of(s)["called"] for s in summaries] == [42, 42, 42]
 
 
 def test_a_workers_error_fails_the_job_with_its_text(batches: Batches) -> None:
     with pytest.raises(Exception, match="the base is damaged") as caught:
-        batches.run(10, backend_options={"fail": "begin"})
+        batches.run(10, backend_options=BackendSettings(factory={"fail": "begin"}))
     assert "CorruptDataError" in str(caught.value)
     assert "echo_state_worker.py" in str(caught.value)
     assert batches.run(10)[0] == list(range(10))
@@ -198,7 +199,7 @@ def test_cancelled_tasks_abort_their_attempts_and_the_next_batch_runs(batches: B
     def slow() -> None:
         context.setJobGroup("slow", "to be cancelled", interruptOnCancel=True)
         with pytest.raises(Exception, match="cancel"):
-            batches.run(200_000, backend_options={"sleep_s": 2.0})
+            batches.run(200_000, backend_options=BackendSettings(factory={"sleep_s": 2.0}))
 
     home, begun = batches.home(), f"begun-{batches.job_id}-{batches.slot + 1}-*"
     thread = threading.Thread(target=slow)

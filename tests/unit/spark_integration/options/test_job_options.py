@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from varvite.changelog.restore.local import LocalRecovery
+from varvite.changelog.working_stores.options import BackendSettings, MemoryShare
 from varvite.changelog.working_stores.rocksdb.memory_options import MANAGED, PREDEFINED
 from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varvite.materializer.options.materializer_config import PERIODIC_ENABLED, MaterializerConfig
@@ -73,7 +74,7 @@ def test_durations_are_read_as_in_flink(given: Any, milliseconds: int) -> None:
 def test_sizes_are_read_as_in_flink(given: Any, size: int) -> None:
     level = {"state.backend.rocksdb.writebuffer.size": given, "state.backend.type": "rocksdb"}
     assert config(level).rocksdb.write_buffer_size_bytes == size
-    assert config(level).backend_options(1, 1, 1)["options"]["write_buffer_size_bytes"] == size
+    assert config(level).backend_options(1, 1, 1).rocksdb["write_buffer_size_bytes"] == size
 
 
 def test_the_limits_of_uploads_travel_to_the_state_workers_as_they_are() -> None:
@@ -272,10 +273,10 @@ def test_policies_carry_the_options() -> None:
 
 
 def test_backend_options_are_complete_for_rocksdb_and_empty_for_hashmap() -> None:
-    assert config({"state.backend.type": "hashmap"}).backend_options(2, 4, 1) == {}
+    assert config({"state.backend.type": "hashmap"}).backend_options(2, 4, 1) == BackendSettings()
     given = config({"state.backend.type": "rocksdb"}).backend_options(2, 4, 1)
-    assert set(given.pop("options")) == set(options_of(RocksDBOptions))
-    assert given == {"memory_bytes": 128 << 20, "write_buffer_ratio": 0.5, "stores": 2}
+    assert set(given.rocksdb) == set(options_of(RocksDBOptions))
+    assert given.memory == MemoryShare(128 << 20, 0.5, 2)
 
 
 def test_the_inline_budget_is_shared_by_all_tasks() -> None:

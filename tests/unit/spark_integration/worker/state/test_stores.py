@@ -8,6 +8,7 @@ import pytest
 
 from tests.workers.state_worker_setup import filled
 from varvite.changelog.restore.restore import RestoreTarget
+from varvite.changelog.working_stores.options import BackendSettings, MemoryShare
 from varvite.spark_integration.messages.protocol import OperatorRequest
 from varvite.spark_integration.worker.state.stores import WorkingStores
 from varvite.storage.errors import InvalidRequestError
@@ -19,12 +20,12 @@ TARGET = RestoreTarget(operator="op", key_type="1:string", low=0, high=4)
 MIB = 1 << 20
 
 
-def request(backend: str = "rocksdb", **options: Any) -> OperatorRequest:
-    return filled(OperatorRequest, backend=backend, backend_options=options)
+def request(backend: str = "rocksdb", **settings: Any) -> OperatorRequest:
+    return filled(OperatorRequest, backend=backend, backend_options=BackendSettings(**settings))
 
 
 def managed(size_bytes: int) -> OperatorRequest:
-    return request(options={"background_jobs": 3}, memory_bytes=size_bytes, write_buffer_ratio=0.5, stores=2)
+    return request(rocksdb={"background_jobs": 3}, memory=MemoryShare(size_bytes, 0.5, 2))
 
 
 def test_the_stores_of_a_process_share_one_memory_until_its_size_changes() -> None:
@@ -34,7 +35,7 @@ def test_the_stores_of_a_process_share_one_memory_until_its_size_changes() -> No
     assert first.memory is second.memory
     assert first.background_jobs == 3
     assert stores.rocksdb_options(managed(16 * MIB)).memory is not first.memory
-    assert stores.rocksdb_options(request(options={"background_jobs": 3})).memory is None
+    assert stores.rocksdb_options(request(rocksdb={"background_jobs": 3})).memory is None
     with pytest.raises(InvalidRequestError, match="too little"):
         stores.rocksdb_options(managed(MIB))
 
