@@ -1,4 +1,4 @@
-"""A log store on SQLite, from the standard library: what a log storage of your own looks like.
+"""A log store on SQLite, from the standard library: an example of a log storage of your own.
 
 ```python
 env.configure("state.changelog.storage", "examples.sqlite_log:open_log")

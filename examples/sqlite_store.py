@@ -1,4 +1,4 @@
-"""A working store on SQLite, from the standard library: what a custom state backend looks like.
+"""A working store on SQLite, from the standard library: an example of a custom state backend.
 
 ```python
 env.set_state_backend(CustomStateBackend("examples.sqlite_store:SQLiteStore"))
@@ -86,12 +86,12 @@ class SQLiteTable:
             "PRIMARY KEY (key_group, key, sub)) WITHOUT ROWID"
         )
 
-    def select(self, what: str, where: str, *parameters: Any) -> list[Parameters]:
-        return self.store.database.execute(f"SELECT {what} FROM {self.name} {where}", parameters).fetchall()
+    def select(self, columns: str, where: str, *parameters: Any) -> list[Parameters]:
+        return self.store.database.execute(f"SELECT {columns} FROM {self.name} {where}", parameters).fetchall()
 
-    def of_key(self, what: str, key_group: int, key: Any) -> list[Parameters]:
+    def of_key(self, columns: str, key_group: int, key: Any) -> list[Parameters]:
         self.store.check_key_group(key_group)
-        return self.select(what, "WHERE key_group = ? AND key = ? ORDER BY sub", key_group, self.to_key(key))
+        return self.select(columns, "WHERE key_group = ? AND key = ? ORDER BY sub", key_group, self.to_key(key))
 
     def rows(self) -> Iterator[Parameters]:
         """All (key group, key, sub-key, value), a key group at a time."""
@@ -130,8 +130,8 @@ class SQLiteValue(SQLiteTable):
     """One row per key."""
 
     def get(self, key_group: int, key: Any) -> Any:
-        found = self.of_key("value", key_group, key)
-        return self.from_value(found[0][0]) if found else None
+        rows = self.of_key("value", key_group, key)
+        return self.from_value(rows[0][0]) if rows else None
 
     def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
         return [self.get(key_group, key) for key_group, key in zip(key_groups, keys, strict=True)]
@@ -157,8 +157,8 @@ class SQLiteMap(SQLiteTable):
     def get(self, key_group: int, key: Any, map_key: Any) -> tuple[bool, Any]:
         self.store.check_key_group(key_group)
         where = "WHERE key_group = ? AND key = ? AND sub = ?"
-        found = self.select("value", where, key_group, self.to_key(key), self.sub_key(map_key))
-        return (True, self._value(found[0][0])) if found else (False, None)
+        rows = self.select("value", where, key_group, self.to_key(key), self.sub_key(map_key))
+        return (True, self._value(rows[0][0])) if rows else (False, None)
 
     def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
         return [self.get(*row)[1] for row in zip(key_groups, keys, map_keys, strict=True)]

@@ -1,4 +1,4 @@
-"""A store that fails on purpose, for tests of varvite and of jobs that use it.
+"""A store that fails on purpose, for tests.
 
 Faults come from a seeded `random.Random`, so that a run can be repeated exactly:
 
@@ -122,7 +122,7 @@ class FaultyStore:
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
-            self._run("delete", name, lambda one=name: self._inner.delete([one]))
+            self._run("delete", name, lambda name=name: self._inner.delete([name]))
 
     def put_file(self, name: str, path: Path) -> None:
         self._run("put_file", name, lambda: self._inner.put_file(name, path))

@@ -1,4 +1,4 @@
-"""The contracts of the stores that users may bring, as test classes for pytest.
+"""Contracts of stores as test classes for pytest: stores of users and of varvite must pass the same claims.
 
 A test module subclasses a contract, names the subclass `Test...` and overrides the fixture that makes the store:
 

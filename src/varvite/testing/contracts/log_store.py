@@ -21,7 +21,7 @@ def names(log: LogStore, prefix: str, start_after: str = "") -> list[str]:
 
 
 class LogStoreContract:
-    """What varvite counts on in a log store. Override `log`."""
+    """The behavior of a log store that varvite relies on. Override `log`."""
 
     @pytest.fixture
     def log(self) -> LogStore:

@@ -40,7 +40,10 @@ def names(metas: Sequence[ObjectMeta]) -> list[str]:
 
 
 class ObjectStoreContract:
-    """What varvite counts on in an object store. Override `store`, and other fixtures where their default is wrong."""
+    """The behavior of an object store that varvite relies on.
+
+    Override `store`, and other fixtures where their default is wrong.
+    """
 
     @pytest.fixture
     def store(self) -> ObjectStore:

@@ -128,7 +128,7 @@ def open_snapshot(reader: str, make_store: MakeStore, snapshot: Path) -> Working
 
 
 class WorkingStoreContract:
-    """What varvite counts on in a working store. Override `make_store`."""
+    """The behavior of a working store that varvite relies on. Override `make_store`."""
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
