@@ -34,7 +34,7 @@ from varvite import EmbeddedRocksDBStateBackend, Types, ValueStateDescriptor, Ve
 from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
-from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.loop import MaterializerService
 from varvite.spark_integration.driver.monitoring.statistics import percentile
 from varvite.spark_integration.harness.plan import JOB
@@ -95,8 +95,15 @@ def fold(parameters: Parameters, work: Path) -> Figures:
     reported = Reported()
     config = MaterializerConfig(storage_url=place.url, storage_options=place.options, job=JOB)
     with Workspace(work / "materializer") as workspace:
-        given = Surroundings(config, SystemClock(), SystemTokens(), reported, workspace, StopSignal())
-        service = MaterializerService(root, given)
+        context = MaterializerContext(
+            config=config,
+            clock=SystemClock(),
+            tokens=SystemTokens(),
+            workspace=workspace,
+            reporter=reported,
+            stop=StopSignal(),
+        )
+        service = MaterializerService(root, context)
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         is_done = service.run_once()
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s

@@ -24,7 +24,7 @@ from varvite.materializer.monitoring.events import Collected, Event, Failed, Job
 from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
-from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.loop import MaterializerService
 from varvite.spark_integration.driver.snapshot_watch import POLL_S
 from varvite.spark_integration.harness import job as harness_job
@@ -111,8 +111,15 @@ class SimulatedJob:
     def _materializer(self, directory: Path, root: ObjectStore) -> MaterializerService:
         config = MaterializerConfig(storage_url=root.url, job=JOB)
         workspace = self._stack.enter_context(Workspace(directory / "materializer"))
-        given = Surroundings(config, self.clock, SystemTokens(), self.events, workspace, StopSignal())
-        service = MaterializerService(root, given)
+        context = MaterializerContext(
+            config=config,
+            clock=self.clock,
+            tokens=SystemTokens(),
+            workspace=workspace,
+            reporter=self.events,
+            stop=StopSignal(),
+        )
+        service = MaterializerService(root, context)
         self._stack.callback(service.close)
         return service
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from varvite.materializer.fold.policy import LogLength
+from varvite.materializer.ranges import LogLength
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from varvite.materializer.fold.log_index import LogIndex
-from varvite.materializer.fold.policy import LogLength, RangeKey
 from varvite.materializer.fold.publication import RangeView
+from varvite.materializer.ranges import LogLength, RangeKey
 from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:

@@ -10,26 +10,17 @@ Invariants: I7 (files are shared only with the snapshot of the tile that is to b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from varvite.changelog.commit.adoption_rules import is_adoptable
+from varvite.materializer.monitoring.events import Skip
 from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from varvite.materializer.fold.policy import LogLength
+    from varvite.materializer.ranges import LogLength
     from varvite.storage.format.records import Link, SnapshotDescriptor, SnapshotFile, Tile
-
-
-class Skip(StrEnum):
-    """Why nothing is published."""
-
-    CHANGELOG_OFF = "the job writes its snapshots itself"
-    NOTHING_FINAL = "no commit after the base is final"
-    NOTHING_CHANGED = "nothing changed since the base"
-    AWAITING_ADOPTION = "a published snapshot is not adopted yet"
 
 
 @dataclass(frozen=True)

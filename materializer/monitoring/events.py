@@ -1,8 +1,9 @@
-"""What a materializer reports: frozen records, one JSON line each (`docs/reference/formats/materializer-events.md`)."""
+"""Events of a materializer: frozen records, one JSON line each (`docs/reference/formats/materializer-events.md`)."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from enum import Enum, StrEnum
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -67,7 +68,7 @@ class Adopted(_RangeEvent, frozen=True, kw_only=True, tag="adopted"):
 
 
 class Failed(_RangeEvent, frozen=True, kw_only=True, tag="failed"):
-    """A materialization failed; it will be tried again, and the job is not touched."""
+    """A materialization failed; it is retried, and the job is not affected."""
 
     error: str
     error_type: str
@@ -75,13 +76,13 @@ class Failed(_RangeEvent, frozen=True, kw_only=True, tag="failed"):
     failures: int
     """Failures in a row."""
     failing: bool
-    """Whether they are more than `max_failures_allowed`."""
+    """Are they more than `max_failures_allowed`?"""
     retry_ms: int
-    """Pause before the next try."""
+    """Pause before the retry."""
 
 
 class Overdue(_RangeEvent, frozen=True, kw_only=True, tag="overdue"):
-    """The watchdog finds the log of a range much longer than the limits that it should be materialized at."""
+    """The log of a range is much longer than the limits at which it should be materialized (the watchdog's event)."""
 
     reason: str
     failures: int
@@ -104,9 +105,10 @@ class Collected(_Event, frozen=True, kw_only=True, tag="collected"):
 
 
 class JobFailed(_Event, frozen=True, kw_only=True, tag="job-failed"):
-    """A job's chain could not be read, its garbage not collected, or a checkpoint not pinned; it is tried again."""
+    """A step of a whole job failed; it is retried."""
 
     step: str
+    """Text of a `Step`."""
     error: str
     error_type: str
     object_name: str | None
@@ -115,7 +117,7 @@ class JobFailed(_Event, frozen=True, kw_only=True, tag="job-failed"):
 
 
 class Waiting(_Event, frozen=True, kw_only=True, tag="waiting"):
-    """There is nothing to follow yet; `job` is empty if it is any job that is waited for."""
+    """There is nothing to follow yet; `job` is empty while the materializer waits for any job."""
 
     message: str
 
@@ -123,8 +125,43 @@ class Waiting(_Event, frozen=True, kw_only=True, tag="waiting"):
 Event = Materialized | Adopted | Failed | Overdue | Collected | JobFailed | Waiting
 
 
+class Step(Enum):
+    """A step of a whole job, with the text that events, metrics and health show."""
+
+    DISCOVER = "listing the jobs"
+    FOLLOW = "following the chain"
+    HEARTBEAT = "heartbeat"
+    LOOK_FOR_REQUESTS = "looking for requests"
+    COLLECT = "collecting garbage"
+    RETAIN = "retention by time"
+    LEAVE = "leaving"
+
+
+class Skip(StrEnum):
+    """The reason not to publish a snapshot."""
+
+    CHANGELOG_OFF = "the job writes its snapshots itself"
+    NOTHING_FINAL = "no commit after the base is final"
+    NOTHING_CHANGED = "nothing changed since the base"
+    AWAITING_ADOPTION = "a published snapshot is not adopted yet"
+
+
+class FoldFigures(NamedTuple):
+    """Amounts and times of a fold."""
+
+    restored: bool
+    """Was the base fetched first?"""
+    mutations: int
+    log_bytes: int
+    """Stored bytes of the log that was folded."""
+    fold_s: float
+    base_bytes: int
+    """Bytes of the base that was fetched; 0 if none was."""
+    fetch_s: float
+
+
 class Reporter(Protocol):
-    """Takes what happens; called from one thread."""
+    """Receives events; called from one thread."""
 
     def report(self, event: Event) -> None:
         """Show, write or count one event; must not raise."""

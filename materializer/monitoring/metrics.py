@@ -17,11 +17,9 @@ from varvite.materializer.monitoring.range_metrics import RangeMetrics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varvite.materializer.fold.policy import RangeKey
-    from varvite.materializer.fold.publication import Skip
-    from varvite.materializer.fold.range_fold import FoldFigures
-    from varvite.materializer.monitoring.events import Event
+    from varvite.materializer.monitoring.events import Event, FoldFigures, Skip
     from varvite.materializer.monitoring.range_status import JobStatus
+    from varvite.materializer.ranges import RangeKey
     from varvite.storage.transfer.upload import UploadOutcome
 
 _RANGE: Final = ("job", "operator", "key_groups")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from varvite.materializer.fold.policy import LogLength, MaterializePolicy, RangeKey, RangeLoad
+    from varvite.materializer.options.policy import MaterializePolicy
+    from varvite.materializer.ranges import LogLength, RangeKey, RangeLoad
 
 OVERDUE_FACTOR: Final = 3
 """A log is overdue at so many times the limit at which its range is materialized."""

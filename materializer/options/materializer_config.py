@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.retention.collector import UPLOAD_GRACE_S
 from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varvite.materializer.fold.policy import MaterializePolicy
+from varvite.materializer.options.policy import MaterializePolicy
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.layout import check_job_name
 from varvite.storage.job.options import DIRECTORY, KEY_PROVIDER, LOG_STORAGE

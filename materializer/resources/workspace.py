@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from varvite.materializer.fold.policy import RangeKey
+    from varvite.materializer.ranges import RangeKey
 
 SLOTS_MAX: Final = 64
 """Processes that can use one working directory at the same time."""

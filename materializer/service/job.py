@@ -1,10 +1,10 @@
 """One job: follow its chain, materialize the ranges that are due, collect its garbage. One `step` per poll.
 
 Ranges are materialized by a pool of threads that all jobs share; everything else, reports included, is done by the
-thread that calls `step`. What goes wrong with one range is counted, reported and tried again after a pause; it stops
-neither the other ranges nor the job (Flink fails the task instead; here the log only gets longer).
+thread that calls `step`. A failure of one range is counted, reported and retried with backoff; it stops neither the
+other ranges nor the job (Flink fails the task instead; here the log only gets longer).
 
-Invariants: I9 (only schedules are kept in memory, and they may be lost), I10 (a failing range is not tried hotly).
+Invariants: I9 (only schedules are kept in memory, and they may be lost), I10 (a failing range is retried with backoff).
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from varvite.changelog.retention.savepoints import release_clone
 from varvite.materializer.fold.base_sizes import BaseSizes
 from varvite.materializer.fold.chain_view import ChainFollower
 from varvite.materializer.fold.plan import plan_ranges
-from varvite.materializer.fold.policy import RangeKey, RangeSchedule, due, is_pausing, pause_ms, spread_of
-from varvite.materializer.fold.publication import Skip, may_be_adopted, skip_without_listing
+from varvite.materializer.fold.policy import RangeSchedule, due
+from varvite.materializer.fold.publication import may_be_adopted, skip_without_listing
 from varvite.materializer.fold.range_fold import RangeMaterializer, log_size
-from varvite.materializer.monitoring.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
+from varvite.materializer.fold.retry import RetryState
+from varvite.materializer.monitoring.events import Adopted, Collected, Event, Failed, JobFailed, Skip, Step, Waiting
+from varvite.materializer.ranges import RangeKey, jitter_of
 from varvite.materializer.resources.bandwidth import ThrottledReads
 from varvite.materializer.resources.interruptible_store import InterruptibleStore
 from varvite.materializer.resources.stop_signal import Stopped
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from varvite.materializer.fold.policy import Trigger
     from varvite.materializer.fold.publication import RangeView
     from varvite.materializer.fold.range_fold import Outcome
-    from varvite.materializer.service.context import Surroundings
+    from varvite.materializer.service.context import MaterializerContext
     from varvite.storage.format.records import Commit, JobRecord, Link, SnapshotDescriptor, Tile
     from varvite.storage.object_stores.contract import ObjectStore
 
@@ -53,7 +55,7 @@ _Answer = TypeVar("_Answer")
 
 
 class _Followed(NamedTuple):
-    """What there is once the job exists."""
+    """A job that exists, and the collaborators that belong to its id."""
 
     record: JobRecord
     chain: ChainFollower
@@ -68,7 +70,7 @@ class _Running(NamedTuple):
 
     work: RangeWork
     needs_from: int
-    """Lowest slot of what it may still read."""
+    """Lowest slot that it may still read."""
     future: Future[Outcome]
 
 
@@ -79,59 +81,61 @@ class _Awaited(NamedTuple):
     target: Link
     """The newest final commit when it was last seen in the storage."""
     tile: Tile
-    """What it would replace. One of the same commit but with other files is another: the job was set back to them."""
+    """The tile that it would replace. A tile of the same commit with other files is another: the job was set back."""
 
     def is_adoptable(self, view: RangeView) -> bool:
-        """Whether the driver's next commit may take it, as far as it is known without looking at the storage.
+        """May the driver's next commit adopt it, as far as can be said without reading the storage?
 
-        The tile names the files that the snapshot shares: that was seen when it was noted, and the tile is the same.
+        When the snapshot was noted, the tile named all files that it shares; an equal tile does as well.
         """
         return self.tile == view.tile and may_be_adopted(view, self.snapshot, shared_files(self.snapshot))
 
 
 AWAITED_COMMITS_MAX: Final = 16
-"""A job that has made so many commits and not adopted a snapshot may be unable to read it: it is looked at again."""
+"""Commits after which a snapshot that was not adopted is read again: the job may be unable to read it."""
 
 
 class JobMaterializer:
     """Materializes one job; for one thread."""
 
     def __init__(
-        self, name: str, store: ObjectStore, surroundings: Surroundings, root: ObjectStore, pool: Executor
+        self, name: str, store: ObjectStore, context: MaterializerContext, root: ObjectStore, pool: Executor
     ) -> None:
         """`store` is rooted at `<root>/<job>`; the job need not exist yet. Ranges are materialized in `pool`."""
         self._name = name
         self._uninterruptible = store
-        self._store = InterruptibleStore(store, surroundings.stop)
-        self._given = surroundings
+        self._store = InterruptibleStore(store, context.stop)
+        self._context = context
         self._pool = pool
-        self._policy = surroundings.config.policy
-        self._status = StatusKeeper(name, surroundings)
+        self._policy = context.config.policy
+        self._status = StatusKeeper(name, context)
         self._demand = DemandWatch(self._store)
         self._running: dict[RangeKey, _Running] = {}
         self._followed: _Followed | None = None
         self._job_id: str | None = None
-        """Of the job that all this is remembered of."""
+        """Id of the job that the fields below belong to."""
         self._schedules: dict[RangeKey, RangeSchedule] = {}
         self._published: dict[RangeKey, _Awaited] = {}
-        self._troubles: dict[str, RangeSchedule] = {}
-        self._trouble_texts: dict[str, str] = {}
+        self._retries: dict[Step, RetryState] = {}
+        """Steps of the whole job that failed at their last try."""
+        self._troubles: dict[Step, str] = {}
+        """Texts of those failures."""
         self._is_demanded = False
         self._message = ""
         self._collection = CollectSchedule()
         self._root = root
         self._released = False
-        self._membership = Membership(surroundings.tokens.token()) if surroundings.config.share else None
+        self._membership = Membership(context.tokens.token()) if context.config.share else None
 
     @property
     def exists(self) -> bool:
-        """Whether the job was there at the last step."""
+        """Did the job exist at the last step?"""
         return self._followed is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether the job was not there at the last step, and nothing of it is left to be done."""
-        return not (self.exists or self._running or "following the chain" in self._troubles)
+        """Did the job not exist at the last step, and is nothing of it left to be done?"""
+        return not (self.exists or self._running or Step.FOLLOW in self._retries)
 
     def step(self, *, on_demand: bool = False, wait_for_ranges: bool = True) -> bool:
         """Do what is due; True if nothing that was tried failed.
@@ -143,38 +147,38 @@ class JobMaterializer:
         Raises `Stopped` if asked to stop.
         """
         ok = self._settle(wait_for_ranges=False)
-        followed, chain = self._try("following the chain", self._follow, on_demand=on_demand)
+        followed, chain = self._try(Step.FOLLOW, self._follow, on_demand=on_demand)
         if not followed or self._followed is None:
-            self._status.lost(self._trouble_texts.get("following the chain", ""))
+            self._status.lost(self._troubles.get(Step.FOLLOW, ""))
             return ok and followed
         if self._membership is not None:
-            ok &= self._try("heartbeat", self._beat, on_demand=on_demand)[0]
-        ok &= self._try("looking for requests", self._look_for_requests, on_demand=on_demand)[0]
+            ok &= self._try(Step.HEARTBEAT, self._beat, on_demand=on_demand)[0]
+        ok &= self._try(Step.LOOK_FOR_REQUESTS, self._look_for_requests, on_demand=on_demand)[0]
         if chain is not None:
             ok &= self._materialize_due(self._followed, chain, on_demand=on_demand, wait_for_ranges=wait_for_ranges)
         if self._is_collection_due(on_demand=on_demand):
-            collected, kept = self._try("collecting garbage", lambda: self._collect(chain), on_demand=on_demand)
+            collected, kept = self._try(Step.COLLECT, lambda: self._collect(chain), on_demand=on_demand)
             ok &= collected and bool(kept)
         self._status.show_failing_steps(self._failing_steps())
         return ok
 
     def _failing_steps(self) -> tuple[str, ...]:
-        """What went wrong with steps of the whole job that failed more often in a row than is allowed."""
-        failing = (what for what, trouble in self._troubles.items() if trouble.is_failing(self._policy))
-        return tuple(self._trouble_texts[what] for what in failing)
+        """Texts of the steps that failed more often in a row than the policy allows."""
+        failing = (step for step, retry in self._retries.items() if retry.is_failing(self._policy))
+        return tuple(self._troubles[step] for step in failing)
 
     def _materialize_due(
         self, followed: _Followed, chain: ChainView, *, on_demand: bool, wait_for_ranges: bool
     ) -> bool:
-        """Begin what is due; False if a range failed that was waited for."""
+        """Begin the ranges that are due; False if one failed that was waited for."""
         sizes = followed.bases.of(chain.newest.view.tiles)
         newest = chain.newest.commit
-        named = {**sizes, **log_sizes(chain.newest.view.segments)}
-        self._collection = self._collection.seen(newest.seq, newest.full.seq, bounds_of(chain.head), named)
+        object_sizes = {**sizes, **log_sizes(chain.newest.view.segments)}
+        self._collection = self._collection.seen(newest.seq, newest.full.seq, bounds_of(chain.head), object_sizes)
         works = plan_ranges(followed.record.job_id, chain, sizes)
         self._forget_others(followed.record.job_id, works)
         for work in works:
-            self._given.stop.check()
+            self._context.stop.check()
             self._begin_if_due(work, chain, on_demand=on_demand)
         ok = not wait_for_ranges or self._settle(wait_for_ranges=True)
         awaited = {work.key for work in works if self._is_awaited(work)}
@@ -185,10 +189,10 @@ class JobMaterializer:
         """Leave the sharing, if there is one, so that others take over at once."""
         membership = self._membership
         if membership is not None and membership.counter:
-            self._try("leaving", lambda: leave(self._uninterruptible, membership), on_demand=True)
+            self._try(Step.LEAVE, lambda: leave(self._uninterruptible, membership), on_demand=True)
 
     def end(self) -> None:
-        """Nobody follows this job any more, which `is_over`."""
+        """Stop following this job, which `is_over`."""
         self.leave()
         self._status.end()
 
@@ -202,13 +206,13 @@ class JobMaterializer:
             record = self._look()
             if record is None:
                 return None
-            self._followed = self._found(record)
+            self._followed = self._begin_following(record)
         try:
             chain = self._followed.chain.read()
         except RetryableError:
             raise
         except VarviteError:
-            self._followed = None  # start anew: it may be of a job of that name that is gone
+            self._followed = None  # start anew: it may belong to an earlier job of that name
             raise
         if chain is None and self._look() != self._followed.record:
             self._followed = None
@@ -217,7 +221,7 @@ class JobMaterializer:
         return chain
 
     def _look(self) -> JobRecord | None:
-        """The job's record; None if there is no job. What is remembered of another one of that name is forgotten."""
+        """Read the job's record; None if there is no job. Forgets an earlier job of that name."""
         record = find_job(self._store)
         job_id = None if record is None else record.job_id
         if self._job_id not in (None, job_id):
@@ -228,40 +232,40 @@ class JobMaterializer:
         return record
 
     def _forget(self, job_id: str) -> None:
-        """A job that is gone leaves nothing: no schedules, no series, no local copies."""
+        """Forget a job that is gone: its schedules, metric series and local copies."""
         self._schedules, self._published = {}, {}
         self._collection = CollectSchedule()
         self._released = False
         self._status.forget()
-        self._given.workspace.discard_others(job_id, self._running.keys())
+        self._context.workspace.discard_others(job_id, self._running.keys())
 
-    def _found(self, record: JobRecord) -> _Followed:
-        given, reader = self._given, ChainReader(self._store, record.job_id)
+    def _begin_following(self, record: JobRecord) -> _Followed:
+        context, reader = self._context, ChainReader(self._store, record.job_id)
         bulk: ObjectStore = self._uninterruptible
-        if given.bandwidth is not None:
-            bulk = ThrottledReads(bulk, given.bandwidth)
+        if context.bandwidth is not None:
+            bulk = ThrottledReads(bulk, context.bandwidth)
         return _Followed(
             record,
             ChainFollower(reader, record.max_parallelism),
             BaseSizes(self._store, record.job_id),
-            RangeMaterializer(self._name, record.job_id, InterruptibleStore(bulk, given.stop), given),
-            Retention(reader, given.config.retention_ms, given.clock, given.tokens),
-            Collector(reader, given.clock, given.tokens, given.config.grace_ms / 1_000),
+            RangeMaterializer(self._name, record.job_id, InterruptibleStore(bulk, context.stop), context),
+            Retention(reader, context.config.retention_ms, context.clock, context.tokens),
+            Collector(reader, context.clock, context.tokens, context.config.grace_ms / 1_000),
         )
 
     def _wait(self, message: str) -> None:
-        """Say once what is waited for; "" if nothing is."""
+        """Report once what the job waits for; "" if it does not wait."""
         if message and message != self._message:
             self._report(Waiting(job=self._name, time_ms=self._wall_ms(), message=message))
         self._message = message
 
     def _beat(self) -> None:
-        now_ms = self._given.now_ms()
+        now_ms = self._context.now_ms()
         if self._membership is not None and self._membership.is_due(now_ms):
             self._membership = beat(self._store, self._membership, now_ms)
 
     def _look_for_requests(self) -> None:
-        now_ms = self._given.now_ms()
+        now_ms = self._context.now_ms()
         if self._demand.is_due(now_ms) and self._demand.look(now_ms):
             self._is_demanded = True
 
@@ -269,19 +273,19 @@ class JobMaterializer:
         """Forget ranges that the job no longer has, and their local copies."""
         keys = {work.key for work in works}
         if keys != self._schedules.keys():
-            now_ms = self._given.now_ms()
+            now_ms = self._context.now_ms()
             self._schedules = {
-                key: self._schedules.get(key) or RangeSchedule(seen_ms=now_ms, spread=key.spread) for key in keys
+                key: self._schedules.get(key) or RangeSchedule(now_ms, retry=RetryState(key.jitter)) for key in keys
             }
-            self._published = {key: d for key, d in self._published.items() if key in keys}
-            self._given.workspace.discard_others(job_id, keys | self._running.keys())
+            self._published = {key: awaited for key, awaited in self._published.items() if key in keys}
+            self._context.workspace.discard_others(job_id, keys | self._running.keys())
         if self._is_demanded:
             self._is_demanded = False
             self._schedules = {key: schedule.demand() for key, schedule in self._schedules.items()}
 
     def _begin_if_due(self, work: RangeWork, chain: ChainView, *, on_demand: bool) -> None:
         """Hand a range to the pool if it is due and there is something to do."""
-        key, now_ms = work.key, self._given.now_ms()
+        key, now_ms = work.key, self._context.now_ms()
         self._note_adoption(work)
         if key in self._running or chain.final is None:
             return
@@ -301,16 +305,16 @@ class JobMaterializer:
     def _begin(self, work: RangeWork, final: CommitView, trigger: Trigger) -> None:
         if self._followed is None:
             return
-        self._given.metrics.started(self._name, work.key)
+        self._context.metrics.started(self._name, work.key)
         future = self._pool.submit(self._followed.ranges.materialize, work, final, trigger)
         self._running[work.key] = _Running(work, final.view.needs_from, future)
 
     def _is_awaited(self, work: RangeWork) -> bool:
-        """Whether a snapshot that this process knows of can still be adopted."""
-        pending = self._published.get(work.key)
-        if pending is None or not pending.is_adoptable(work.view):
+        """Can a snapshot that this process has published or seen still be adopted?"""
+        awaited = self._published.get(work.key)
+        if awaited is None or not awaited.is_adoptable(work.view):
             return False
-        return work.view.target.seq < pending.target.seq + AWAITED_COMMITS_MAX
+        return work.view.target.seq < awaited.target.seq + AWAITED_COMMITS_MAX
 
     def _settle(self, *, wait_for_ranges: bool) -> bool:
         """Take the outcomes of ranges that have ended; False if one failed. Raises `Stopped` if one was stopped."""
@@ -332,10 +336,10 @@ class JobMaterializer:
             else:
                 raise error
             if work.key not in self._schedules:
-                self._given.workspace.discard(work.key)
-        limit_bytes = self._given.config.disk_bytes
+                self._context.workspace.discard(work.key)
+        limit_bytes = self._context.config.disk_bytes
         if ended and limit_bytes is not None:
-            self._given.workspace.trim(limit_bytes, self._running.keys())
+            self._context.workspace.trim(limit_bytes, self._running.keys())
         if stopped:
             raise Stopped
         return ok
@@ -343,7 +347,7 @@ class JobMaterializer:
     def _range_ended(self, work: RangeWork, outcome: Outcome) -> None:
         key = work.key
         if key in self._schedules:
-            self._schedules[key] = self._schedules[key].succeeded(self._given.now_ms())
+            self._schedules[key] = self._schedules[key].succeeded(self._context.now_ms())
             if outcome.awaited is not None:
                 self._published[key] = _Awaited(outcome.awaited, work.view.target, work.view.tile)
         self._status.ended(work, outcome)
@@ -351,7 +355,7 @@ class JobMaterializer:
             self._report(outcome.event)
 
     def _is_mine(self, key: RangeKey) -> bool:
-        return self._membership is None or self._membership.owns(key, self._given.now_ms())
+        return self._membership is None or self._membership.owns(key, self._context.now_ms())
 
     def _note_adoption(self, work: RangeWork) -> None:
         """Report a snapshot that the job took, and forget one that it cannot take any more."""
@@ -359,8 +363,8 @@ class JobMaterializer:
         if awaited is None or awaited.is_adoptable(work.view):
             return
         del self._published[work.key]
-        pending, tile = awaited.snapshot, work.view.tile
-        if (tile.low, tile.high, tile.snapshot) == (pending.low, pending.high, pending.number):
+        snapshot, tile = awaited.snapshot, work.view.tile
+        if (tile.low, tile.high, tile.snapshot) == (snapshot.low, snapshot.high, snapshot.number):
             self._report(
                 Adopted(
                     job=self._name,
@@ -368,8 +372,8 @@ class JobMaterializer:
                     operator=work.key.operator,
                     low=work.key.low,
                     high=work.key.high,
-                    snapshot=pending.number,
-                    at_seq=pending.at.seq,
+                    snapshot=snapshot.number,
+                    at_seq=snapshot.at.seq,
                     log=log_size(work.log),
                 )
             )
@@ -377,7 +381,8 @@ class JobMaterializer:
     def _range_failed(self, key: RangeKey, error: Exception) -> None:
         if isinstance(error, Stopped) or key not in self._schedules:
             return
-        schedule = self._schedules[key] = self._schedules[key].failed(self._given.now_ms())
+        schedule = self._schedules[key] = self._schedules[key].failed(self._context.now_ms())
+        retry = schedule.retry
         self._report(
             Failed(
                 job=self._name,
@@ -388,14 +393,14 @@ class JobMaterializer:
                 error=str(error),
                 error_type=type(error).__name__,
                 object_name=object_name_of(error),
-                failures=schedule.failures,
-                failing=schedule.is_failing(self._policy),
-                retry_ms=pause_ms(schedule, self._policy),
+                failures=retry.failures,
+                failing=retry.is_failing(self._policy),
+                retry_ms=retry.pause_ms(self._policy),
             )
         )
 
     def _is_collection_due(self, *, on_demand: bool) -> bool:
-        interval_ms, now_ms = self._given.config.collect_ms, self._given.now_ms()
+        interval_ms, now_ms = self._context.config.collect_ms, self._context.now_ms()
         if interval_ms is None or self._followed is None:
             return False
         if not on_demand and not self._collection.is_due(interval_ms, now_ms):
@@ -403,19 +408,19 @@ class JobMaterializer:
         return self._is_mine(RangeKey(self._followed.record.job_id, "", 0, 0))
 
     def _collect(self, chain: ChainView | None) -> bool:
-        """Delete what is not needed; False if there is no new pin of the retention although one is due."""
+        """Delete the garbage; False if the retention by time could not create a pin that is due."""
         if self._followed is None:
             return True
-        started_ms = self._given.now_ms()
+        started_ms = self._context.now_ms()
         self._collection = self._collection.collected(started_ms)
-        kept = chain is None or self._keep(self._followed.retention, chain.newest.commit)
-        # Nothing that a fold of this process still reads: it would fail, and begin anew with a longer log.
+        kept = chain is None or self._retain(self._followed.retention, chain.newest.commit)
+        # A fold of this process whose log is deleted would fail, and begin anew with a longer log.
         report = self._followed.collector.collect(
             keep_from=min((running.needs_from for running in self._running.values()), default=None)
         )
         source = self._followed.record.cloned_from
         if source is not None and not report.shares and not self._released:
-            release_clone(self._given.config.job_store(self._root, source), self._followed.record.job_id)
+            release_clone(self._context.config.job_store(self._root, source), self._followed.record.job_id)
             self._released = True
         if report.deleted:
             self._report(
@@ -427,71 +432,67 @@ class JobMaterializer:
                     segments=len(report.segments),
                     snapshot_files=len(report.files),
                     cut=report.cut,
-                    duration_ms=self._given.now_ms() - started_ms,
+                    duration_ms=self._context.now_ms() - started_ms,
                 )
             )
         return kept
 
-    def _keep(self, retention: Retention, newest: Commit) -> bool:
-        """Make and release the pins that are due; False if a faster job has let the commits go that were to be pinned.
+    def _retain(self, retention: Retention, newest: Commit) -> bool:
+        """Create and release the pins that are due; False if a faster job has collected the commits to be pinned.
 
-        That stops no collection: the pins before are there, so nothing goes that they keep (I7, I10).
+        Garbage is collected all the same: the earlier pins still exist, so nothing is deleted that they keep (I7, I10).
         """
-        what = "retention by time"
         try:
             retention.keep(newest)
         except DidNotHappenError as error:
-            self._failed(what, error)
+            self._step_failed(Step.RETAIN, error)
             return False
-        self._succeeded(what)
+        self._step_succeeded(Step.RETAIN)
         return True
 
-    def _try(self, what: str, action: Callable[[], _Answer], *, on_demand: bool) -> tuple[bool, _Answer | None]:
-        """Run a step of the whole job unless it failed a short while ago; (it did not fail, its answer)."""
-        now_ms = self._given.now_ms()
-        trouble = self._troubles.get(what)
-        if trouble is not None and not on_demand and is_pausing(trouble, self._policy, now_ms):
+    def _try(self, step: Step, action: Callable[[], _Answer], *, on_demand: bool) -> tuple[bool, _Answer | None]:
+        """Run a step of the whole job unless it pauses after a failure; (it did not fail, its answer)."""
+        retry = self._retries.get(step)
+        if retry is not None and not on_demand and retry.is_pausing(self._policy, self._context.now_ms()):
             return False, None
         try:
             answer = action()
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001  one job's trouble must not stop the others
-            self._failed(what, error)
+            self._step_failed(step, error)
             return False, None
-        self._succeeded(what)
+        self._step_succeeded(step)
         return True, answer
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _step_failed(self, step: Step, error: Exception) -> None:
         """Count and report that a step of the whole job failed."""
-        self._trouble_texts[what] = f"{what} failed: {error}"
-        trouble = self._troubles.get(what)
-        if trouble is None:
-            trouble = RangeSchedule(seen_ms=self._given.now_ms(), spread=spread_of(f"{self._name}/{what}"))
-        self._troubles[what] = trouble = trouble.failed(self._given.now_ms())
+        self._troubles[step] = f"{step.value} failed: {error}"
+        retry = self._retries.get(step) or RetryState(jitter_of(f"{self._name}/{step.value}"))
+        self._retries[step] = retry = retry.failed(self._context.now_ms())
         self._report(
             JobFailed(
                 job=self._name,
                 time_ms=self._wall_ms(),
-                step=what,
+                step=step.value,
                 error=str(error),
                 error_type=type(error).__name__,
                 object_name=object_name_of(error),
-                failures=trouble.failures,
-                retry_ms=pause_ms(trouble, self._policy),
+                failures=retry.failures,
+                retry_ms=retry.pause_ms(self._policy),
             )
         )
 
-    def _succeeded(self, what: str) -> None:
-        self._troubles.pop(what, None)
-        self._trouble_texts.pop(what, None)
+    def _step_succeeded(self, step: Step) -> None:
+        self._retries.pop(step, None)
+        self._troubles.pop(step, None)
 
     def _report(self, event: Event) -> None:
-        self._given.reporter.report(event)
-        self._given.metrics.report(event)
+        self._context.reporter.report(event)
+        self._context.metrics.report(event)
 
     def _wall_ms(self) -> int:
-        return self._given.clock.now_ms()
+        return self._context.clock.now_ms()
 
 
 def object_name_of(error: Exception) -> str | None:

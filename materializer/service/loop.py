@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from varvite.materializer.monitoring.events import JobFailed, Waiting
+from varvite.materializer.monitoring.events import JobFailed, Step, Waiting
 from varvite.materializer.monitoring.server import MonitoringServer, monitoring_app
 from varvite.materializer.resources.bandwidth import TokenBucket
 from varvite.materializer.resources.stop_signal import Stopped
 from varvite.materializer.resources.workspace import Workspace, default_working_directory
-from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.job import JobMaterializer, object_name_of
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import InvalidRequestError, VarviteError
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 DISCOVERY_BACKOFF: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
-"""Pauses after failed listings of the jobs, if they are longer than those between any two."""
+"""Pauses after failed listings of the jobs, where they are longer than the interval of discovery."""
 ROUNDS_MAX: Final = 3
-"""`run_once` goes over the ranges up to so many times: a lost number, or a chain that moved on, is tried again."""
+"""Rounds of `run_once` over the ranges: a lost snapshot number, or a chain that moved on, is retried."""
 
 
 class MaterializerService:
     """Materializes the jobs of one storage; for one thread."""
 
-    def __init__(self, root: ObjectStore, surroundings: Surroundings) -> None:
+    def __init__(self, root: ObjectStore, context: MaterializerContext) -> None:
         """`root` holds the jobs as `<root>/<job>/`."""
         self._root = root
-        self._given = surroundings
-        self._pool = ThreadPoolExecutor(surroundings.config.parallel, "varvite-materialize")
+        self._context = context
+        self._pool = ThreadPoolExecutor(context.config.parallel, "varvite-materialize")
         self._jobs: dict[str, JobMaterializer] = {}
         self._trouble = ""
         self._discovered_ms: int | None = None
@@ -56,23 +56,23 @@ class MaterializerService:
 
     def run(self) -> None:
         """Go on until asked to stop."""
-        poll_s = self._given.config.poll_ms / 1_000
-        self._given.health.moved(self._given.now_ms())
-        while not self._given.stop.is_set:
+        poll_s = self._context.config.poll_ms / 1_000
+        self._context.health.moved(self._context.now_ms())
+        while not self._context.stop.is_set:
             self.step(wait_for_ranges=False)
-            self._given.stop.wait(poll_s)
+            self._context.stop.wait(poll_s)
 
     def run_once(self) -> bool:
-        """Materialize everything that has a log, and collect; whether nothing failed and there is a job."""
+        """Materialize everything that has a log, and collect; True if nothing failed and there is a job."""
         ok = self.step(on_demand=True)
         for _ in range(ROUNDS_MAX - 1):
-            if ok or self._given.stop.is_set:
+            if ok or self._context.stop.is_set:
                 break
             ok = self.step(on_demand=True)
-        return ok and not self._given.stop.is_set and any(job.exists for job in self._jobs.values())
+        return ok and not self._context.stop.is_set and any(job.exists for job in self._jobs.values())
 
     def step(self, *, on_demand: bool = False, wait_for_ranges: bool = True) -> bool:
-        """One poll of every job; whether nothing failed. Being asked to stop ends it early.
+        """Poll every job; True if nothing failed. A stop request ends it early.
 
         The arguments are those of `JobMaterializer.step`.
         """
@@ -80,12 +80,12 @@ class MaterializerService:
         try:
             ok = self._discover(on_demand=on_demand)
             for job in self._jobs.values():
-                self._given.stop.check()
+                self._context.stop.check()
                 ok &= job.step(on_demand=on_demand, wait_for_ranges=wait_for_ranges)
-                self._given.health.moved(self._given.now_ms())
+                self._context.health.moved(self._context.now_ms())
         except Stopped:
             return False
-        self._given.health.turned(self._given.now_ms(), self._trouble)
+        self._context.health.turned(self._context.now_ms(), self._trouble)
         return ok
 
     def close(self) -> None:
@@ -97,16 +97,16 @@ class MaterializerService:
             job.close()
 
     def _discover(self, *, on_demand: bool) -> bool:
-        """Look for new jobs; whether that did not fail."""
-        named, now_ms = self._given.config.job, self._given.now_ms()
-        if named is not None:
-            self._follow([named])
+        """Look for new jobs; False if that failed."""
+        only_job, now_ms = self._context.config.job, self._context.now_ms()
+        if only_job is not None:
+            self._follow([only_job])
             return True
         pause_until_ms = None if self._discovered_ms is None else self._discovered_ms + self._discovery_pause_ms
         if not on_demand and pause_until_ms is not None and now_ms < pause_until_ms:
             return True
         self._discovered_ms = now_ms
-        self._discovery_pause_ms = self._given.config.discovery_ms
+        self._discovery_pause_ms = self._context.config.discovery_ms
         try:
             names = job_names(self._root)
         except VarviteError as error:
@@ -121,39 +121,39 @@ class MaterializerService:
             self._jobs.pop(name).end()
         self._follow(names)
         if not self._jobs:
-            self._discovery_pause_ms = self._given.config.poll_ms  # a sidecar may start just before its job
+            self._discovery_pause_ms = self._context.config.poll_ms  # a sidecar may start just before its job
         if not self._jobs and not self._is_waiting:
             text = f"there is no job in {self._root.url}" + ("" if on_demand else " yet; waiting for one")
-            self._given.reporter.report(Waiting(job="", time_ms=self._given.clock.now_ms(), message=text))
+            self._context.reporter.report(Waiting(job="", time_ms=self._context.clock.now_ms(), message=text))
         self._is_waiting = not self._jobs
         return True
 
     def _follow(self, names: Sequence[str]) -> None:
         for name in names:
             if name not in self._jobs:
-                store = self._given.config.job_store(self._root, name)
-                self._jobs[name] = JobMaterializer(name, store, self._given, self._root, self._pool)
+                store = self._context.config.job_store(self._root, name)
+                self._jobs[name] = JobMaterializer(name, store, self._context, self._root, self._pool)
 
     def _report_failure(self, error: VarviteError) -> None:
         event = JobFailed(
             job="",
-            time_ms=self._given.clock.now_ms(),
-            step="listing the jobs",
+            time_ms=self._context.clock.now_ms(),
+            step=Step.DISCOVER.value,
             error=str(error),
             error_type=type(error).__name__,
             object_name=object_name_of(error),
             failures=self._discovery_failures,
             retry_ms=self._discovery_pause_ms,
         )
-        self._given.reporter.report(event)
-        self._given.metrics.report(event)
+        self._context.reporter.report(event)
+        self._context.metrics.report(event)
 
 
 def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopSignal, *, once: bool = False) -> bool:
     """Run a materializer in this process until it is asked to stop, or once.
 
     Returns:
-        Whether nothing failed (`once`); True otherwise.
+        False if something failed with `once`.
 
     Raises `InvalidRequestError` if the storage or the working directory cannot be used as configured.
     """
@@ -167,9 +167,17 @@ def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopS
         workspace = stack.enter_context(Workspace(directory))
         clock, rate = SystemClock(), config.bandwidth_bytes_per_s
         bandwidth = None if rate is None else TokenBucket(rate, clock, stop)
-        given = Surroundings(config, clock, SystemTokens(), reporter, workspace, stop, bandwidth=bandwidth)
-        _serve_metrics(given, stack)
-        service = MaterializerService(root, given)
+        context = MaterializerContext(
+            config=config,
+            clock=clock,
+            tokens=SystemTokens(),
+            workspace=workspace,
+            bandwidth=bandwidth,
+            reporter=reporter,
+            stop=stop,
+        )
+        _serve_metrics(context, stack)
+        service = MaterializerService(root, context)
         try:
             if once:
                 return service.run_once()
@@ -179,15 +187,15 @@ def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopS
             service.close()
 
 
-def _serve_metrics(given: Surroundings, stack: ExitStack) -> None:
-    port = given.config.metrics_port
+def _serve_metrics(context: MaterializerContext, stack: ExitStack) -> None:
+    port = context.config.metrics_port
     if port is None:
         return
-    app = monitoring_app(given.metrics.registry, given.health, given.now_ms)
-    server = stack.enter_context(MonitoringServer(app, given.config.metrics_host or "", port))
+    app = monitoring_app(context.metrics.registry, context.health, context.now_ms)
+    server = stack.enter_context(MonitoringServer(app, context.config.metrics_host or "", port))
     event = Waiting(
         job="",
-        time_ms=given.clock.now_ms(),
+        time_ms=context.clock.now_ms(),
         message=f"/metrics, /healthz and /readyz are served on port {server.port}",
     )
-    given.reporter.report(event)
+    context.reporter.report(event)

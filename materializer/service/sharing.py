@@ -20,7 +20,7 @@ from varvite.storage.format.frame import frame, unframe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varvite.materializer.fold.policy import RangeKey
+    from varvite.materializer.ranges import RangeKey
     from varvite.storage.object_stores.contract import ObjectStore
 
 HEARTBEAT_MS: Final = 5_000

@@ -24,7 +24,7 @@ from varvite.materializer.monitoring.events import Failed, JobFailed
 from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
-from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.loop import MaterializerService
 from varvite.spark_integration.driver.batch_commit import BatchCommitter
 from varvite.spark_integration.driver.operator_requests import operator_request
@@ -237,8 +237,15 @@ class HarnessJob:
         config = MaterializerConfig(storage_url=self._root.url, job=JOB)
         failures = _Failures()
         with Workspace(self._directory / "materializer") as workspace:
-            given = Surroundings(config, self._clock, self._tokens, failures, workspace, StopSignal())
-            service = MaterializerService(self._root, given)
+            context = MaterializerContext(
+                config=config,
+                clock=self._clock,
+                tokens=self._tokens,
+                workspace=workspace,
+                reporter=failures,
+                stop=StopSignal(),
+            )
+            service = MaterializerService(self._root, context)
             done = service.run_once()
             service.close()
         if not done:

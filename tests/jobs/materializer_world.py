@@ -16,7 +16,7 @@ from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.resources.bandwidth import TokenBucket
 from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
-from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.loop import MaterializerService
 from varvite.storage.format import layout
 from varvite.storage.format.records import Commit, Link, SnapshotDescriptor, decode_record
@@ -76,8 +76,16 @@ class Sidecar:
         tokens = NumberedTokens(f"materializer-{len(world.sidecars)}")
         clock = clock or world.clock
         bandwidth = None if bytes_per_s is None else TokenBucket(bytes_per_s, clock, self.stop)
-        self.given = Surroundings(config, clock, tokens, self.events, self.workspace, self.stop, bandwidth=bandwidth)
-        self.service = MaterializerService(root, self.given)
+        self.context = MaterializerContext(
+            config=config,
+            clock=clock,
+            tokens=tokens,
+            workspace=self.workspace,
+            bandwidth=bandwidth,
+            reporter=self.events,
+            stop=self.stop,
+        )
+        self.service = MaterializerService(root, self.context)
         self._is_open = True
 
     def fold(self) -> bool:

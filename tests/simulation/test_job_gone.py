@@ -46,7 +46,7 @@ def begin_anew(world: World) -> None:
 
 def followed(sidecar: Sidecar) -> dict[str, float | None]:
     """The job as monitoring sees it."""
-    sample = sidecar.given.metrics.registry.get_sample_value
+    sample = sidecar.context.metrics.registry.get_sample_value
     of_range = {"job": "job", "operator": OPERATOR, "key_groups": f"0-{KEY_GROUPS - 1}"}
     return {
         "seq": sample("varvite_checkpoint_seq", {"job": "job"}),
@@ -70,13 +70,13 @@ def test_a_materializer_leaves_nothing_of_a_job_that_is_gone(world: World, *, na
     for name in world.names(layout.SEGMENTS):
         world.store.put(name, b"damaged")
     assert not sidecar.fold()
-    assert not sidecar.given.health.ready(sidecar.given.now_ms()).ok
+    assert not sidecar.context.health.ready(sidecar.context.now_ms()).ok
     delete(world)
     for _ in range(3):
         world.clock.advance(HEARTBEAT_MS / 1_000)
         assert sidecar.poll()
     assert followed(sidecar) == {"seq": 0 if named else None, "log": None, "failing": None}
-    assert sidecar.given.health.ready(sidecar.given.now_ms()).ok
+    assert sidecar.context.health.ready(sidecar.context.now_ms()).ok
     assert (world.names(""), copies(sidecar)) == ([], [])
     begin_anew(world)
     assert sidecar.fold()
@@ -102,7 +102,7 @@ def test_a_job_that_has_lost_its_record_is_not_waited_for_silently(world: World)
     world.store.delete([layout.JOB])
     sidecar = world.sidecar(replace(CONFIG, job="job"))
     assert not sidecar.poll()
-    [reason] = sidecar.given.health.ready(sidecar.given.now_ms()).reasons
+    [reason] = sidecar.context.health.ready(sidecar.context.now_ms()).reasons
     assert "has lost its job.json" in reason
 
 

@@ -16,7 +16,8 @@ import pytest
 from tests.jobs.materializer_world import CONFIG, World
 from tests.jobs.state_model import BatchChanges, random_text
 from varvite.changelog.commit.state import CommitPolicy
-from varvite.materializer.fold.policy import RATIO_LOG_BYTES_MIN, MaterializePolicy
+from varvite.materializer.fold.policy import RATIO_LOG_BYTES_MIN
+from varvite.materializer.options.policy import MaterializePolicy
 from varvite.storage.format.layout import SnapshotName
 
 if TYPE_CHECKING:

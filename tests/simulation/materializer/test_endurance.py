@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from tests.jobs.materializer_world import CONFIG, Sidecar, World
 from tests.stores.faulty import Faults, FaultyStore
-from varvite.materializer.fold.policy import PAUSE_SPREAD, RangeKey, RangeSchedule, pause_ms
+from varvite.materializer.fold.retry import PAUSE_JITTER, RetryState
 from varvite.materializer.monitoring.events import Failed, JobFailed
 from varvite.materializer.monitoring.health import ALIVE_WITHIN_MS
+from varvite.materializer.ranges import RangeKey
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format import layout
 
@@ -37,10 +38,10 @@ def test_a_storage_that_is_down_for_hours_is_asked_ever_more_rarely(world: World
     failed = sidecar.events.of(JobFailed)
     for step in ("following the chain", "listing the jobs"):
         assert 0 < sum(event.step == step for event in failed) < 40, "no flood: about one in five minutes"
-    assert max(event.retry_ms for event in failed) <= 300_000 * (1 + PAUSE_SPREAD)
+    assert max(event.retry_ms for event in failed) <= 300_000 * (1 + PAUSE_JITTER)
     assert any("following the chain failed" in text for text in reasons(sidecar))
     faulty.faults = Faults()
-    world.clock.advance(300 * (1 + PAUSE_SPREAD))
+    world.clock.advance(300 * (1 + PAUSE_JITTER))
     assert sidecar.poll()
     assert reasons(sidecar) == ()
     sidecar.fold()
@@ -98,10 +99,10 @@ def test_a_local_disk_that_takes_nothing_more_fails_the_range_and_not_the_job(
 
 def test_ranges_that_failed_together_are_not_tried_again_together() -> None:
     keys = [RangeKey("id", "op", low, low + 1) for low in range(64)]
-    pauses = {pause_ms(RangeSchedule(0, spread=key.spread).failed(0), CONFIG.policy) for key in keys}
+    pauses = {RetryState(key.jitter).failed(0).pause_ms(CONFIG.policy) for key in keys}
     assert len(pauses) > 32
     assert min(pauses) >= 1_000
-    assert max(pauses) <= 1_000 * (1 + PAUSE_SPREAD)
+    assert max(pauses) <= 1_000 * (1 + PAUSE_JITTER)
 
 
 def test_a_first_look_that_never_ends_is_seen_and_many_slow_ones_are_not_taken_for_it(world: World) -> None:
@@ -115,7 +116,7 @@ def test_a_first_look_that_never_ends_is_seen_and_many_slow_ones_are_not_taken_f
             return
         is_last = name.startswith("c/")
         world.clock.advance(ALIVE_WITHIN_MS / 1_000 * (1.1 if is_last else 0.6))
-        alive.append(health.alive(sidecar.given.now_ms()).ok)
+        alive.append(health.alive(sidecar.context.now_ms()).ok)
         if is_last:
             sidecar.stop.set()
 
@@ -123,6 +124,6 @@ def test_a_first_look_that_never_ends_is_seen_and_many_slow_ones_are_not_taken_f
         world.root.put(f"{job}/{layout.JOB}", b"damaged")
     root = FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock, crash_hook=slow)
     sidecar = world.sidecar(root=root)
-    health = sidecar.given.health
+    health = sidecar.context.health
     sidecar.service.run()
     assert alive == [True, True, False]

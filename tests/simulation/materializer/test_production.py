@@ -25,7 +25,7 @@ from varvite.storage.format import layout
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varvite.materializer.fold.policy import RangeKey
+    from varvite.materializer.ranges import RangeKey
     from varvite.storage.object_stores.contract import ObjectStore
 
 PATIENCE_S = 60
@@ -34,7 +34,7 @@ QUIET = replace(CONFIG, interval_ms=None, collect_ms=1_000)
 
 def metric(sidecar: Sidecar, name: str) -> float:
     """Sum over all labels of what the sidecar shows under that name."""
-    registry: CollectorRegistry = sidecar.given.metrics.registry
+    registry: CollectorRegistry = sidecar.context.metrics.registry
     return sum(sample.value for family in registry.collect() for sample in family.samples if sample.name == name)
 
 
@@ -243,14 +243,14 @@ def test_the_watchdog_complains_once_and_readiness_with_it(world: World) -> None
     world.commit(5)
     gate = Gate()
     sidecar = world.sidecar(replace(CONFIG, log_batches=2, parallel=2), root=gate.root(world))
-    assert not sidecar.given.health.ready(0).ok
+    assert not sidecar.context.health.ready(0).ok
     for _ in range(4):
         world.clock.advance(1)
         world.commit(2)
         sidecar.service.step(wait_for_ranges=False)
     complaints = sidecar.events.of(Overdue)
     assert [(e.low, "log batches" in e.reason) for e in complaints] == [(0, True), (4, True)]
-    ready = sidecar.given.health.ready(sidecar.given.now_ms())
+    ready = sidecar.context.health.ready(sidecar.context.now_ms())
     assert not ready.ok
     assert "overdue" in ready.reasons[0]
     assert metric(sidecar, "varvite_overdue") == 2
@@ -259,7 +259,7 @@ def test_the_watchdog_complains_once_and_readiness_with_it(world: World) -> None
         sidecar.poll()
         world.commit(1)
     sidecar.poll()
-    assert sidecar.given.health.ready(sidecar.given.now_ms()).ok, sidecar.given.health.ready(0)
+    assert sidecar.context.health.ready(sidecar.context.now_ms()).ok, sidecar.context.health.ready(0)
     assert metric(sidecar, "varvite_overdue") == 0
 
 
@@ -272,9 +272,9 @@ def test_failing_ranges_make_it_not_ready(world: World) -> None:
     world.store.put(name, whole[:-1] + bytes([whole[-1] ^ 1]))
     sidecar = world.sidecar(replace(CONFIG, max_failures_allowed=1))
     sidecar.fold()
-    assert sidecar.given.health.ready(sidecar.given.now_ms()).ok, "once is allowed"
+    assert sidecar.context.health.ready(sidecar.context.now_ms()).ok, "once is allowed"
     sidecar.fold()
-    [reason] = sidecar.given.health.ready(sidecar.given.now_ms()).reasons
+    [reason] = sidecar.context.health.ready(sidecar.context.now_ms()).reasons
     assert "2 failed materializations in a row" in reason
     assert metric(sidecar, "varvite_failing") == 1
     assert (
@@ -282,7 +282,7 @@ def test_failing_ranges_make_it_not_ready(world: World) -> None:
     )
     world.store.put(name, whole)
     sidecar.fold()
-    assert sidecar.given.health.ready(sidecar.given.now_ms()).ok
+    assert sidecar.context.health.ready(sidecar.context.now_ms()).ok
     assert metric(sidecar, "varvite_failing") == 0
 
 
@@ -349,7 +349,7 @@ def test_a_job_that_overtakes_every_pin_is_collected_all_the_same(world: World, 
     assert not sidecar.fold(), "it says that it has not done all"
     failed = sidecar.events.of(JobFailed)
     assert [(event.step, event.error_type) for event in failed] == [("retention by time", "DidNotHappenError")]
-    assert any("retention by time failed" in text for text in sidecar.given.health.ready(0).reasons)
+    assert any("retention by time failed" in text for text in sidecar.context.health.ready(0).reasons)
     [collected] = sidecar.events.of(Collected)
     assert collected.entries
     assert list_pins(world.reader) == pins
@@ -421,7 +421,7 @@ def test_a_scrape_during_a_fold_sees_how_far_it_is_and_one_after_it_what_was_ski
     world.commit(2)
     assert sidecar.fold()
     world.commit(8)
-    metrics, seen = sidecar.given.metrics, dict[int, list[float]]()
+    metrics, seen = sidecar.context.metrics, dict[int, list[float]]()
     replaying = metrics.replaying
 
     def scraped(job: str, key: RangeKey, part: float | None) -> None:

@@ -29,7 +29,7 @@ from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.options.start import CLONE
 from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
-from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.loop import MaterializerService
 from varvite.spark_integration.driver import job_start
 from varvite.spark_integration.driver.coordinator import Coordinator
@@ -234,10 +234,16 @@ class MaterializerLife(Crash):
             share=system.options.materializers > 1,
         )
         assert MaterializerLife.metrics is not None
-        given = Surroundings(
-            config, clock, system.tokens, self, workspace, StopSignal(), metrics=MaterializerLife.metrics
+        context = MaterializerContext(
+            config=config,
+            clock=clock,
+            tokens=system.tokens,
+            workspace=workspace,
+            metrics=MaterializerLife.metrics,
+            reporter=self,
+            stop=StopSignal(),
         )
-        service = MaterializerService(system.store_of(self._process), given)
+        service = MaterializerService(system.store_of(self._process), context)
         while True:
             service.step(wait_for_ranges=False)
             clock.sleep(POLL_MS / 1_000)

@@ -8,8 +8,8 @@ from typing import Literal
 from varvite.changelog.chain.view import LineView
 from varvite.changelog.commit.adopt_decision import decide_adoption
 from varvite.changelog.commit.adoption_rules import is_adoptable, shared_files
-from varvite.materializer.fold.policy import LogLength
 from varvite.materializer.fold.publication import RangeView, may_be_adopted
+from varvite.materializer.ranges import LogLength
 from varvite.storage.format import layout
 from varvite.storage.format.layout import SnapshotName
 from varvite.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, SnapshotFloor, Tile

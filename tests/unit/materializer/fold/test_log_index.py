@@ -6,7 +6,7 @@ import random
 
 from varvite.changelog.chain.view import LineView
 from varvite.materializer.fold.log_index import LogIndex
-from varvite.materializer.fold.policy import LogLength
+from varvite.materializer.ranges import LogLength
 from varvite.storage.format.records import Link, ObjectSlice, SegmentRef
 
 

@@ -10,15 +10,13 @@ from varvite.materializer.fold.policy import (
     RATIO_LOG_BYTES_MIN,
     SLOW_LOG_BYTES_MIN,
     SLOW_SHARE_MIN,
-    LogLength,
-    MaterializePolicy,
-    RangeKey,
-    RangeLoad,
     RangeSchedule,
     Trigger,
     due,
     early_part,
 )
+from varvite.materializer.options.policy import MaterializePolicy
+from varvite.materializer.ranges import LogLength, RangeKey, RangeLoad
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.options.declaration import options_of
@@ -187,8 +185,8 @@ def test_demand_does_not_wait_for_the_pause() -> None:
 def test_a_success_ends_the_row_of_failures() -> None:
     policy = MaterializePolicy(max_failures_allowed=2)
     schedule = RangeSchedule(seen_ms=0).failed(1).failed(2)
-    assert not schedule.is_failing(policy)
-    assert schedule.failed(3).is_failing(policy)
+    assert not schedule.retry.is_failing(policy)
+    assert schedule.failed(3).retry.is_failing(policy)
     assert schedule.failed(3).succeeded(4) == RangeSchedule(seen_ms=0, finished_ms=4)
 
 

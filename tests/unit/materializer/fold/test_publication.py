@@ -6,17 +6,17 @@ import msgspec
 import pytest
 
 from varvite.changelog.commit.adoption_rules import shared_files
-from varvite.materializer.fold.policy import LogLength
 from varvite.materializer.fold.publication import (
     Publish,
     RangeView,
-    Skip,
     awaited_of,
     decide_publication,
     may_be_adopted,
     plan_upload,
     skip_without_listing,
 )
+from varvite.materializer.monitoring.events import Skip
+from varvite.materializer.ranges import LogLength
 from varvite.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, Tile
 
 LINE = tuple(Link(seq, f"t{seq}") for seq in range(2, 9))

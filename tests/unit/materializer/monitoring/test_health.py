@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from varvite.materializer.fold.policy import LogLength, MaterializePolicy, RangeKey, RangeLoad
 from varvite.materializer.monitoring.health import ALIVE_WITHIN_MS, REASONS_MAX, Health
 from varvite.materializer.monitoring.range_status import OVERDUE_FACTOR, JobStatus, RangeStatus, overdue
+from varvite.materializer.options.policy import MaterializePolicy
+from varvite.materializer.ranges import LogLength, RangeKey, RangeLoad
 
 POLICY = MaterializePolicy(interval_ms=10_000, log_bytes=1_000, log_batches=10, replay_ms=500)
 LOG = LogLength(1, 1, 1)

@@ -7,12 +7,19 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from varvite.materializer.fold.policy import LogLength, RangeKey
-from varvite.materializer.fold.publication import Skip
-from varvite.materializer.fold.range_fold import FoldFigures
-from varvite.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, LogSize, Materialized
+from varvite.materializer.monitoring.events import (
+    Adopted,
+    Collected,
+    Failed,
+    FoldFigures,
+    JobFailed,
+    LogSize,
+    Materialized,
+    Skip,
+)
 from varvite.materializer.monitoring.metrics import MaterializerMetrics
 from varvite.materializer.monitoring.range_status import JobStatus, RangeStatus
+from varvite.materializer.ranges import LogLength, RangeKey
 from varvite.storage.transfer.upload import UploadOutcome
 
 KEY = RangeKey("id", "per-plane", 0, 64)

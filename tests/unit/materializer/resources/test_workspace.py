@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varvite.materializer.fold.policy import RangeKey
+from varvite.materializer.ranges import RangeKey
 from varvite.materializer.resources.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from varvite.materializer.fold.policy import RangeKey
+from varvite.materializer.ranges import RangeKey
 from varvite.materializer.service.sharing import (
     DEAD_AFTER_MS,
     FORGOTTEN_AFTER_MS,
