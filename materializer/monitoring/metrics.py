@@ -1,7 +1,7 @@
 """Metrics of a materializer, in Prometheus's form (docs/operate/metrics.md lists them with Flink's names).
 
-Counters and histograms grow as things happen; gauges of ranges are taken from the last look at each job, so that a
-range that is gone leaves no series behind (I10). One value per process; every method may be called from any thread.
+Counters and histograms count events; gauges of ranges show the last step of each job, so that a range that is gone
+leaves no series behind (I10). One value per process; every method may be called from any thread.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MaterializerMetrics:
         )
         self._adopted = self._counter("adopted_snapshots", "Snapshots that the job took as its base.", *_RANGE)
         self._damaged = self._counter(
-            "damaged_snapshots", "Times that a published snapshot could not be read and was passed over.", *_RANGE
+            "damaged_snapshots", "Times that a published snapshot could not be read and was skipped.", *_RANGE
         )
         self._job_failures = self._counter("job_failures", "Failed steps of a whole job.", "job", "step")
         self._collected = self._counter("collected_objects", "Objects that were deleted as garbage.", "job", "kind")
@@ -67,9 +67,9 @@ class MaterializerMetrics:
         self._uploaded = self._counter("uploaded_bytes", "Snapshot bytes uploaded.", *_RANGE)
 
     def _add_uploads(self) -> None:
-        self._requests = self._counter("number_of_upload_requests", "Snapshot files handed to uploads.")
+        self._requests = self._counter("number_of_upload_requests", "Snapshot files submitted for upload.")
         self._upload_failures = self._counter("number_of_upload_failures", "Uploads that failed after all attempts.")
-        self._attempts = self._histogram("attempts_per_upload", "The attempt that ended an upload.", _ATTEMPTS)
+        self._attempts = self._histogram("attempts_per_upload", "Number of the attempt that succeeded.", _ATTEMPTS)
         self._all_attempts = self._histogram(
             "total_attempts_per_upload", "Attempts of an upload, late ones too.", _ATTEMPTS
         )
@@ -106,43 +106,43 @@ class MaterializerMetrics:
                 pass
 
     def started(self, job: str, key: RangeKey) -> None:
-        """A materialization begins."""
+        """Count a materialization that begins."""
         self._started.labels(*_labels(job, key)).inc()
 
     def skipped(self, job: str, key: RangeKey, reason: Skip) -> None:
-        """A range was due, and there was no need."""
+        """Count a range that was due without need."""
         self._skipped.labels(*_labels(job, key), reason.name.lower()).inc()
 
     def completed(self, job: str, key: RangeKey) -> None:
-        """A materialization that had begun ended without a snapshot of its own; as in Flink that is completed."""
+        """Count a materialization that ended without a snapshot of its own; as in Flink that is completed."""
         self._completed.labels(*_labels(job, key)).inc()
 
     def passed_over(self, job: str, key: RangeKey, count: int) -> None:
-        """So many published snapshots of a range could not be read."""
+        """Count published snapshots of a range that could not be read."""
         self._damaged.labels(*_labels(job, key)).inc(count)
 
     def replaying(self, job: str, key: RangeKey, part: float | None) -> None:
-        """How much of its log a running fold has replayed, from 0 to 1; None: it has ended."""
+        """Show the part of its log that a running fold has replayed, from 0 to 1; None: it has ended."""
         self._gauges.replaying(_labels(job, key), part)
 
     def folded(self, job: str, key: RangeKey, figures: FoldFigures) -> None:
-        """A fold has reached its commit."""
+        """Count a fold that has reached its commit."""
         labels = _labels(job, key)
         (self._misses if figures.restored else self._hits).labels(*labels).inc()
         self._replayed.labels(*labels).inc(figures.mutations)
         self._replayed_bytes.labels(*labels).inc(figures.log_bytes)
 
     def compacted(self, job: str, key: RangeKey) -> None:
-        """A local copy was rewritten, because too much of it was overwritten or deleted data."""
+        """Count a local copy that was rewritten, because too much of it was overwritten or deleted data."""
         self._compacted.labels(*_labels(job, key)).inc()
 
     def queued(self, size_bytes: int) -> None:
-        """An upload was handed in (`UploadObserver`)."""
+        """Count an upload that was submitted (`UploadObserver`)."""
         self._requests.inc()
         self._queue(1, size_bytes)
 
     def ended(self, end: UploadOutcome) -> None:
-        """An upload has ended (`UploadObserver`)."""
+        """Count an upload that has ended (`UploadObserver`)."""
         self._queue(-1, -end.size_bytes)
         self._latencies.observe(end.latency_s)
         self._all_attempts.observe(end.started)
@@ -153,11 +153,11 @@ class MaterializerMetrics:
             self._upload_failures.inc()
 
     def show(self, status: JobStatus) -> None:
-        """How a job stands now."""
+        """Show a job's newest status."""
         self._gauges.show(status)
 
     def forget(self, job: str) -> None:
-        """The job is gone; only what was counted stays."""
+        """Drop the gauges of a job that is gone; its counters stay."""
         self._gauges.forget(job)
 
     def _queue(self, files: int, size_bytes: int) -> None:

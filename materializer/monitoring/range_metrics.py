@@ -1,4 +1,4 @@
-"""The gauges of a materializer: how jobs and ranges stood at the last look, as one Prometheus collector.
+"""The gauges of a materializer: the status of jobs and ranges at their last step, as one Prometheus collector.
 
 Series exist only for the ranges that a job has now; a process that follows many jobs forgets those that are gone (I10).
 """
@@ -27,7 +27,7 @@ _RANGE: Final = ("job", "operator", "key_groups")
 
 @dataclass
 class _Last:
-    """What the last materialization of a range in this process left."""
+    """Duration and sizes of the last materialization of a range in this process."""
 
     duration_ms: int = -1
     full_bytes: int | None = None
@@ -36,7 +36,7 @@ class _Last:
 
 @dataclass
 class _Shown:
-    """What is shown until something newer comes."""
+    """The values that the gauges show."""
 
     jobs: dict[str, JobStatus] = field(default_factory=dict[str, "JobStatus"])
     last: dict[Labels, _Last] = field(default_factory=dict[Labels, _Last])
@@ -57,18 +57,18 @@ _OF_RANGES: Final[Mapping[str, tuple[str, Callable[[RangeStatus], float | None]]
     "log_batches": ("Batches after the base.", lambda status: status.log.batches),
     "log_segments": ("Segments of the log after the base.", lambda status: status.log.segments),
     "log_age_seconds": (
-        "How long there has been something to fold after this base, as far as this process has seen.",
+        "Time for which this process has seen something to fold after this base.",
         lambda status: status.log_age_ms / 1_000,
     ),
-    "base_seq": ("The checkpoint that the base is of.", lambda status: status.base_seq),
+    "base_seq": ("The checkpoint of the base.", lambda status: status.base_seq),
     "base_bytes": ("Stored bytes of the base.", lambda status: status.base_bytes),
     "estimated_recovery_seconds": (
         "Estimated time to restore the newest checkpoint.",
         lambda status: status.recovery_ms / 1_000,
     ),
     "consecutive_failures": ("Failed materializations in a row.", lambda status: status.failures),
-    "failing": ("1 if they are more than allowed.", lambda status: status.failing),
-    "overdue": ("1 if the watchdog finds the log much too long.", lambda status: bool(status.overdue)),
+    "failing": ("1 if they are more than the policy allows.", lambda status: status.failing),
+    "overdue": ("1 if the watchdog reports the log as much too long.", lambda status: bool(status.overdue)),
 }
 """Name without prefix → help and value; no value, no sample."""
 _OF_JOBS: Final[Mapping[str, tuple[str, Callable[[JobStatus], float]]]] = {
@@ -76,15 +76,15 @@ _OF_JOBS: Final[Mapping[str, tuple[str, Callable[[JobStatus], float]]]] = {
     "checkpoint_batch": ("Its batch.", lambda status: status.batch),
     "retained_from_seq": ("The oldest checkpoint that the job retains.", lambda status: status.retained_from),
     "failing_steps": (
-        "Steps of the whole job, such as collecting garbage, that failed more often in a row than is allowed.",
+        "Steps of the whole job, such as collecting garbage, that failed more often in a row than the policy allows.",
         lambda status: len(status.failing_steps),
     ),
-    "job_followed": ("1 if the job could be followed at the last look.", lambda status: not status.trouble),
+    "job_followed": ("1 if the job could be followed at its last step.", lambda status: not status.trouble),
 }
 
 
 class RangeMetrics(Collector):
-    """See the module."""
+    """Collects the gauges of all jobs; every method may be called from any thread."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._lock = threading.Lock()
@@ -92,26 +92,26 @@ class RangeMetrics(Collector):
         registry.register(self)
 
     def show(self, status: JobStatus) -> None:
-        """A new look at a job; what was kept of ranges that it no longer has is dropped."""
+        """Show a job's newest status, and drop the series of ranges that it no longer has."""
         with self._lock:
             self._shown.jobs[status.job] = status
-            current = {_labels(status.job, one) for one in status.ranges}
+            current = {_labels(status.job, range_status) for range_status in status.ranges}
             last = self._shown.last
             self._shown.last = {key: last[key] for key in last if key[0] != status.job or key in current}
 
     def forget(self, job: str) -> None:
-        """The job is gone."""
+        """Drop the series of a job that is gone."""
         with self._lock:
             self._shown.jobs.pop(job, None)
             self._shown.last = {key: last for key, last in self._shown.last.items() if key[0] != job}
 
     def materialized(self, labels: Labels, duration_ms: int, full_bytes: int, inc_bytes: int) -> None:
-        """A materialization has published a snapshot."""
+        """Show the duration and sizes of a materialization that has published a snapshot."""
         with self._lock:
             self._shown.last[labels] = _Last(duration_ms, full_bytes, inc_bytes)
 
     def replaying(self, labels: Labels, part: float | None) -> None:
-        """See `MaterializerMetrics`."""
+        """Show the part of its log that a running fold has replayed, from 0 to 1; None: it has ended."""
         with self._lock:
             if part is None:
                 self._shown.progress.pop(labels, None)
@@ -119,12 +119,12 @@ class RangeMetrics(Collector):
                 self._shown.progress[labels] = part
 
     def queued(self, files: int, size_bytes: int) -> None:
-        """Uploads that have been handed in and have not ended."""
+        """Show the uploads that have been submitted and have not ended."""
         with self._lock:
             self._shown.queued_files, self._shown.queued_bytes = files, size_bytes
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: the registry need not collect at the registration."""
+        """Describe nothing, so that the registry does not collect at the registration."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
@@ -143,9 +143,9 @@ class RangeMetrics(Collector):
         for name, (text, value) in _OF_RANGES.items():
             family = GaugeMetricFamily(f"varvite_{name}", text, labels=_RANGE)
             for job, status in self._ranges():
-                found = value(status)
-                if found is not None:
-                    family.add_metric(_labels(job, status), found)
+                sample = value(status)
+                if sample is not None:
+                    family.add_metric(_labels(job, status), sample)
             yield family
 
     def _of_last(self) -> Iterator[Metric]:
@@ -156,7 +156,7 @@ class RangeMetrics(Collector):
             "varvite_last_full_size_of_materialization_bytes", "Size of the last snapshot.", labels=_RANGE
         )
         inc = GaugeMetricFamily(
-            "varvite_last_inc_size_of_materialization_bytes", "What the last snapshot uploaded.", labels=_RANGE
+            "varvite_last_inc_size_of_materialization_bytes", "Bytes that the last snapshot uploaded.", labels=_RANGE
         )
         for job, status in self._ranges():
             labels = _labels(job, status)

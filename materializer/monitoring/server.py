@@ -1,8 +1,8 @@
 """`GET /metrics`, `/healthz` and `/readyz`: a small HTTP server beside a materializer's loop or a driver's queries.
 
-It only reads what those have left in memory, so a slow client or a flood of requests costs them nothing but CPU; the
-number of connections is limited, and so is the time of each (I10). There is no authentication, as is usual for
-metrics: bind it to an address that only monitoring reaches.
+It only reads values in memory, so a slow client or a flood of requests costs nothing but CPU; the number of connections
+is limited, and so is the time of each (I10). There is no authentication, as is usual for metrics: bind it to an address
+that only monitoring reaches.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ JSON: Final = ("Content-Type", "application/json")
 
 
 class HealthSource(Protocol):
-    """Who knows how things stand; asked by any thread, must not block."""
+    """Answers health checks; called by any thread, must not block."""
 
     def alive(self, now_ms: int) -> Verdict:
-        """Whether the process need not be started again."""
+        """Is the process alive? If not, it should be restarted."""
         ...
 
     def ready(self, now_ms: int) -> Verdict:
-        """Whether all its work is being done."""
+        """Is all its work being done?"""
         ...
 
 
@@ -82,7 +82,7 @@ class _Handler(WSGIRequestHandler):
     timeout = REQUEST_TIMEOUT_S
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class's name
-        """Nothing: probes come every few seconds."""
+        """Log nothing: probes come every few seconds."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -126,7 +126,7 @@ class MonitoringServer:
     ) -> None:
         """Listen at once; port 0 takes a free one.
 
-        Raises `InvalidRequestError` if that is not possible; `settings` are what the user has to change then.
+        Raises `InvalidRequestError` if that is not possible; its text names `settings`, which the user has to change.
         """
         try:
             kind = _Server6 if ":" in host else _Server

@@ -1,7 +1,7 @@
 """A materializer as a child of the driver's process (`spark.varvite.materializer.mode = embedded`).
 
-The child gets its configuration through its standard input, so that no storage secret shows in a process list, and ends
-when its parent does, however that ends: it watches the parent's pidfd (Linux; elsewhere it compares parent ids).
+The child reads its configuration from standard input, so that no storage secret shows in a process list. It ends when
+its parent does, however that ends: it watches the parent's pidfd (Linux; elsewhere it compares parent ids).
 PR_SET_PDEATHSIG would fire already when the *thread* that started the child ends.
 
 Invariant: I9 (killing the child at any moment harms nothing).
@@ -45,7 +45,7 @@ class MaterializerProcess:
         return self._process.poll()
 
     def wait(self, timeout_s: float | None) -> int:
-        """The exit code, once it has ended. Raises `subprocess.TimeoutExpired` after so long; None waits for ever."""
+        """Wait for the end; returns the exit code. Raises `subprocess.TimeoutExpired`; None waits for ever."""
         return self._process.wait(timeout_s)
 
     def stop(self, timeout_s: float = DEFAULT_STOP_S) -> int:
@@ -72,14 +72,14 @@ def start_materializer_process(
     """Start `python -m varvite.materializer` as a child that ends with this process.
 
     Args:
-        config: What it is to do.
+        config: Its configuration.
         log_path: File that its output is appended to; None: this process's standard error.
         status_path: File that it appends its events to, as JSON lines.
     """
     command = [sys.executable, "-m", "varvite.materializer", "--config-from-stdin", "--parent-pid", str(os.getpid())]
     if status_path is not None:
         command += ["--status-file", str(status_path)]
-    # The driver's configuration is whole: what is set for a sidecar beside it, perhaps of another job, does not count.
+    # The driver's configuration is complete: variables for a sidecar beside it, perhaps of another job, do not count.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIX)}
     environment = {**inherited, "PYTHONPATH": _python_path()}
     if log_path is None:
@@ -92,7 +92,7 @@ def start_materializer_process(
 
 
 def _spawn(command: list[str], environment: dict[str, str], output: int | None) -> subprocess.Popen[bytes]:
-    # Its own session: a Ctrl-C at the terminal must reach the driver first, which then stops the child.
+    # A session of its own: a Ctrl-C at the terminal must reach the driver first, which then stops the child.
     return subprocess.Popen(  # noqa: S603  our own interpreter and our own module
         command,
         env=environment,
@@ -110,11 +110,11 @@ def _send(process: subprocess.Popen[bytes], data: bytes) -> None:
         with process.stdin as pipe:
             pipe.write(data)
     except BrokenPipeError:
-        process.wait()  # it died at once; its own output says why, its exit code is there to be read
+        process.wait()  # it died at once; its output says why, and its exit code can be read
 
 
 def _python_path() -> str:
-    """PYTHONPATH with which the child finds the very varvite that runs here."""
+    """PYTHONPATH with which the child imports the same varvite as this process."""
     spec = importlib.util.find_spec("varvite")
     locations = spec.submodule_search_locations if spec else None
     if not locations:

@@ -1,8 +1,8 @@
-"""Materialization on demand: an object under `requests/` asks every materializer (docs/reference/formats/requests.md).
+"""Materialization on demand: an object under `requests/` is a request (docs/reference/formats/requests.md).
 
-Each materializer serves a request once: it takes its ranges for due. The object is deleted after a while; who has not
-seen it by then does not serve it, and a materializer that begins meanwhile serves it again. Neither harms: a request
-is a hint about *when*, and nothing but the time of a materialization follows from it.
+Each materializer serves a request once: all its ranges become due. The object is deleted after a while. A materializer
+that has not seen it by then does not serve it, and one that starts meanwhile serves it again. Both are harmless: only
+the time of a materialization depends on a request.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 LOOK_MS: Final = 5_000
-"""Time between two looks for requests: each costs a LIST."""
+"""Time between two polls for requests: each costs a LIST."""
 KEPT_MS: Final = 60_000
-"""A request is deleted so long after this process has seen it."""
+"""Time from the first sight of a request by this process to its deletion."""
 _KIND: Final = b"MREQ"
 _VERSION: Final = 1
 
 
 def ask(store: ObjectStore, clock: Clock, tokens: TokenSource) -> str:
-    """Ask for a materialization of the job; returns the request's name. Errors are those of `ObjectStore.put`."""
+    """Request a materialization of the job; returns the request's name. Errors are those of `ObjectStore.put`."""
     name = layout.request(tokens.token())
     store.put(name, encode_request(clock.now_ms()))
     return name
@@ -48,16 +48,16 @@ class DemandWatch:
         self._looked_ms: int | None = None
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether to look now."""
+        """Is the next poll due?"""
         return self._looked_ms is None or now_ms - self._looked_ms >= LOOK_MS
 
     def look(self, now_ms: int) -> bool:
-        """Whether there is a request that was not seen before; deletes old ones. Errors are those of the store."""
+        """Poll; True if there is a new request. Deletes old ones. Errors are those of the store."""
         self._looked_ms = now_ms
         names = [meta.name for meta in self._store.list(layout.REQUESTS)]
-        found = any(name not in self._seen for name in names)
+        has_new = any(name not in self._seen for name in names)
         self._seen = {name: self._seen.get(name, now_ms) for name in names}
         old = [name for name, seen_ms in self._seen.items() if now_ms - seen_ms >= KEPT_MS]
         if old:
             self._store.delete(old)
-        return found
+        return has_new

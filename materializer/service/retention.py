@@ -1,10 +1,10 @@
-"""Retention by time: checkpoints of the newest so long stay complete, besides those that the job retains by number.
+"""Retention by time: checkpoints newer than a period stay complete, besides those that the job retains by number.
 
-A materializer pins a checkpoint now and then, and lets go of the pins that are older than the retention. What a pin
-keeps, and everything after it, no collector deletes, whoever runs it. The only times are those of the checkpoints
-themselves, which never go back; no clock of a materializer counts, and a lost pin only shortens the retention. Several
-materializers may do this side by side: the pins are told by their holder, not by who made them. One that has no
-retention, such as a `--once` by hand, leaves them alone; only a retention of 0 lets them go.
+A materializer pins a checkpoint now and then, and releases the pins that are older than the retention. No collector
+deletes what a pin keeps, which is its checkpoint and everything after it. Only the times of the checkpoints count,
+which never go back, not a materializer's clock; a lost pin only shortens the retention. Several materializers may do
+this side by side: the holder's name marks the pins of all of them. A materializer without a retention, such as a
+`--once` by hand, leaves them alone; a retention of 0 releases them.
 
 Invariants: I7 (pins are made by the rule of `varvite.changelog.retention.pins`), I10 (about `STEPS` pins per job).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HOLDER: Final = "retention by time"
 STEPS: Final = 8
-"""Pins within one retention: it is kept to an eighth more than was asked for."""
+"""Pins within one retention: up to an eighth more than the period is kept."""
 
 
 class HeldPin(NamedTuple):
@@ -33,11 +33,11 @@ class HeldPin(NamedTuple):
 
     pin: Pin
     time_ms: int
-    """Time of its checkpoint; 0 if that is not there any more."""
+    """Time of its checkpoint; 0 if the checkpoint is gone."""
 
 
 class RetentionPlan(NamedTuple):
-    """What to do about pins."""
+    """Pins to create and to release."""
 
     create: bool
     """Pin the newest checkpoint."""
@@ -45,19 +45,19 @@ class RetentionPlan(NamedTuple):
 
 
 def plan_retention(newest_ms: int, held: Sequence[HeldPin], retention_ms: int) -> RetentionPlan:
-    """Which pins the retention needs.
+    """Decide on the pins of the retention.
 
     Args:
         newest_ms: Time of the newest checkpoint.
         held: All pins of the retention.
-        retention_ms: How long checkpoints stay complete; 0: no retention, so no pins.
+        retention_ms: Time for which checkpoints stay complete; 0: no retention, so no pins.
     """
     if retention_ms == 0:
-        return RetentionPlan(False, tuple(one.pin for one in held))
+        return RetentionPlan(False, tuple(item.pin for item in held))
     begin_ms = newest_ms - retention_ms
-    ordered = sorted(held, key=lambda one: (one.time_ms, one.pin.token))
-    # The newest one before the period keeps its beginning; what is older keeps more than was asked for.
-    before = [one.pin for one in ordered if one.time_ms <= begin_ms]
+    ordered = sorted(held, key=lambda item: (item.time_ms, item.pin.token))
+    # The newest pin before the period keeps its beginning; older pins keep more than the period.
+    before = [item.pin for item in ordered if item.time_ms <= begin_ms]
     create = not ordered or newest_ms - ordered[-1].time_ms >= max(1, retention_ms // STEPS)
     return RetentionPlan(create, tuple(before[:-1]))
 
@@ -74,20 +74,20 @@ class Retention:
         self._times: dict[str, int] = {}
 
     def keep(self, newest: Commit) -> None:
-        """Make and release pins as they are due. Errors are those of `create_pin` and `list_pins`.
+        """Create and release the pins that are due. Errors are those of `create_pin` and `list_pins`.
 
-        After `DidNotHappenError` only a new pin is missing: the others are there, and keep all that they did.
+        After `DidNotHappenError` only the new pin is missing: the others still exist.
         """
         if self._retention_ms is None:
             return
         held = [HeldPin(pin, self._time_ms(pin)) for pin in list_pins(self._reader) if pin.holder == HOLDER]
-        self._times = {one.pin.token: one.time_ms for one in held}
+        self._times = {item.pin.token: item.time_ms for item in held}
         plan = plan_retention(newest.time_ms, held, self._retention_ms)
         if plan.create:
             try:
                 self._create(newest)
             except DidNotHappenError:
-                overtaking = self._reader.newest()  # what was read before ranges were materialized may be long ago
+                overtaking = self._reader.newest()  # the chain may have been read long ago, before the folds
                 if overtaking is None or overtaking.link == newest.link:
                     raise
                 self._create(overtaking)
@@ -99,9 +99,8 @@ class Retention:
         self._times[pin.token] = commit.time_ms
 
     def _time_ms(self, pin: Pin) -> int:
-        known = self._times.get(pin.token)
-        if known is not None:
-            return known
+        if pin.token in self._times:
+            return self._times[pin.token]
         try:
             return self._reader.read_commit(pin.commit).commit.time_ms
         except CorruptDataError:

@@ -1,8 +1,8 @@
-"""Several materializers of one storage share its ranges (design 7a, SHARING): heartbeats and a rendezvous hash.
+"""Sharing of a storage's ranges by several materializers: heartbeats and a rendezvous hash.
 
-Each member counts up a counter in `members/<id>`. Another member is alive while its counter keeps moving, judged by
-one's own monotonic clock only. Who is wrong about that only repeats or delays work: publishing is put-if-absent and
-adopting is up to the driver, so no correctness rests on this module.
+Each member increments a counter in `members/<id>`. It is alive to the others while its counter moves, by their own
+monotonic clocks. An error of judgement only repeats or delays work: publishing is put-if-absent, and the driver decides
+on adoption. So no correctness depends on this module.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 HEARTBEAT_MS: Final = 5_000
 DEAD_AFTER_MS: Final = 20_000
 FORGOTTEN_AFTER_MS: Final = 600_000
-"""The object of a member that is silent for so long is deleted."""
+"""Silence after which a member's object is deleted."""
 _KIND: Final = b"MEMB"
 _VERSION: Final = 1
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Another member, as seen from here."""
+    """The last observation of another member."""
 
     counter: int
     moved_ms: int
-    """When its counter was last seen to move, by this process's clock."""
+    """Time at which its counter was last seen to move, by this process's clock."""
 
 
 @dataclass(frozen=True)
 class Membership:
-    """This member and what it knows of the others."""
+    """This member and its observations of the others."""
 
     member_id: str
     counter: int = 0
@@ -50,30 +50,30 @@ class Membership:
     peers: tuple[tuple[str, Peer], ...] = ()
 
     def observe(self, counters: Mapping[str, int], now_ms: int) -> Membership:
-        """After reading everybody's counters. A peer counts as alive from its first sighting on."""
-        known = dict(self.peers)
-        seen = {
-            member: known[member] if member in known and known[member].counter == counter else Peer(counter, now_ms)
+        """The membership after reading all counters. A peer counts as alive from its first sighting on."""
+        last = dict(self.peers)
+        peers = {
+            member: last[member] if member in last and last[member].counter == counter else Peer(counter, now_ms)
             for member, counter in counters.items()
             if member != self.member_id
         }
-        return replace(self, counter=self.counter + 1, beaten_ms=now_ms, peers=tuple(sorted(seen.items())))
+        return replace(self, counter=self.counter + 1, beaten_ms=now_ms, peers=tuple(sorted(peers.items())))
 
     def alive(self, now_ms: int) -> tuple[str, ...]:
         """The members that share the work now, this one included."""
-        others = (member for member, peer in self.peers if now_ms - peer.moved_ms < DEAD_AFTER_MS)
-        return (self.member_id, *others)
+        peers = (member for member, peer in self.peers if now_ms - peer.moved_ms < DEAD_AFTER_MS)
+        return (self.member_id, *peers)
 
     def forgotten(self, now_ms: int) -> tuple[str, ...]:
-        """Members that have been silent so long that their object can go."""
+        """Members that have been silent so long that their object can be deleted."""
         return tuple(member for member, peer in self.peers if now_ms - peer.moved_ms >= FORGOTTEN_AFTER_MS)
 
     def owns(self, key: RangeKey, now_ms: int) -> bool:
-        """Whether this member is to materialize the range."""
+        """Does this member materialize the range?"""
         return owner(key, self.alive(now_ms)) == self.member_id
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether the next heartbeat is due."""
+        """Is the next heartbeat due?"""
         return self.beaten_ms is None or now_ms - self.beaten_ms >= HEARTBEAT_MS
 
 
@@ -82,18 +82,18 @@ def owner(key: RangeKey, members: Iterable[str]) -> str:
     return by_weight(f"{key.job_id}|{key.operator}|{key.low}-{key.high}", members)[0]
 
 
-def by_weight(what: str, members: Iterable[str]) -> list[str]:
+def by_weight(subject: str, members: Iterable[str]) -> list[str]:
     """The members by their hash for this text, the highest first (a rendezvous hash)."""
-    return sorted(members, key=lambda m: (hashlib.sha256(f"{m}|{what}".encode()).digest(), m), reverse=True)
+    return sorted(members, key=lambda m: (hashlib.sha256(f"{m}|{subject}".encode()).digest(), m), reverse=True)
 
 
 def beat(store: ObjectStore, membership: Membership, now_ms: int) -> Membership:
-    """Read the other members' counters, write one's own, delete what is forgotten. Errors are those of the store."""
+    """Read the other members' counters, write this one's, delete forgotten ones. Errors are those of the store."""
     counters: dict[str, int] = {}
     for meta in store.list(layout.MEMBERS):
         try:
             member, counter = decode_heartbeat(store.get(meta.name), meta.name)
-        except CorruptDataError:  # gone meanwhile, or damaged: whoever it is will write it again
+        except CorruptDataError:  # deleted meanwhile, or damaged: its member will write it again
             continue
         counters[member] = counter
     after = membership.observe(counters, now_ms)

@@ -1,9 +1,9 @@
-"""The driver's own materializer, started again when it dies (`materializer.mode = embedded`).
+"""The driver's own materializer, restarted when it dies (`materializer.mode = embedded`).
 
-Whatever ends the child, the kernel's out-of-memory killer included, it is counted, said once per end, and followed by a
-pause that grows up to `RESTARTS.maximum_s`; the job never notices, its log only gets longer.
+Each end of the child, by the kernel's out-of-memory killer for instance, is counted and reported, and followed by a
+restart with exponential backoff up to `RESTARTS.maximum_s`. The job does not notice; its log only gets longer.
 
-Invariants: I9 (the child may die at any moment), I10 (a child that dies at once is not started hotly).
+Invariants: I9 (the child may die at any moment), I10 (a child that dies at once is restarted with backoff).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _log: Final = logging.getLogger(__name__)
 RESTARTS: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
 """Pauses before starts; their number is not limited."""
 SETTLED_S: Final = 60.0
-"""A child that has lived for so long is counted as well: the next pause is the shortest again."""
+"""Lifetime after which a child counts as well: the next pause is the shortest again."""
 
 
 class SupervisedMaterializer:
-    """See the module; `stop` it.
+    """A child process that is restarted when it ends, until `stop`.
 
     Args:
-        config: What the child is to do.
+        config: The child's configuration.
         started: Called after each start.
-        trouble: Called with what is wrong, and with nothing once a child has settled.
-        restarts: Pauses before starts.
-        settled_s: See `SETTLED_S`.
+        trouble: Called with an error text, and with an empty one once a child has settled.
+        restarts: Pauses before restarts.
+        settled_s: Lifetime after which a child has settled (`SETTLED_S`).
 
-    The calls come from one thread of this value; they must not raise or block.
+    Both are called by one thread of this object; they must not raise or block.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SupervisedMaterializer:
         return None if process is None else process.pid
 
     def stop(self) -> None:
-        """End the child, and start none again. Stopping again does nothing."""
+        """End the child, and start no other. Stopping again does nothing."""
         self._stopping.set()
         with self._lock:
             if self._process is not None:
@@ -83,7 +83,7 @@ class SupervisedMaterializer:
             process, problem = self._start()
             if process is not None:
                 self._started()
-                failures, problem = self._ended(process, failures)
+                failures, problem = self._wait_for_end(process, failures)
             if self._stopping.is_set():
                 return
             failures += 1
@@ -95,18 +95,18 @@ class SupervisedMaterializer:
                 return
 
     def _start(self) -> tuple[MaterializerProcess | None, str]:
-        """The child, or why there is none."""
+        """Start a child; returns it, or None and an error text."""
         with self._lock:
             if self._stopping.is_set():
                 return None, ""
             try:
                 self._process = start_materializer_process(self._config)
-            except OSError as error:  # no memory, no processes, no files: all of it may pass
+            except OSError as error:  # out of memory, processes or file descriptors: all may pass
                 return None, f"could not be started: {error}"
             return self._process, ""
 
-    def _ended(self, process: MaterializerProcess, failures: int) -> tuple[int, str]:
-        """Wait for the child's end; (failures in a row before it, how it ended)."""
+    def _wait_for_end(self, process: MaterializerProcess, failures: int) -> tuple[int, str]:
+        """Wait for the child's end; (failures in a row before it, description of its end)."""
         try:
             code = process.wait(self._settled_s)
         except TimeoutExpired:
@@ -117,7 +117,7 @@ class SupervisedMaterializer:
 
 
 def ending(code: int) -> str:
-    """How a process with this exit code ended, for people."""
+    """Description of the end of a process with this exit code, for people."""
     if code >= 0:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"

@@ -22,8 +22,8 @@ HOUR_S = 3_600
 
 
 def reasons(sidecar: Sidecar) -> tuple[str, ...]:
-    given = sidecar.given
-    return given.health.ready(given.now_ms()).reasons
+    context = sidecar.context
+    return context.health.ready(context.now_ms()).reasons
 
 
 def test_a_storage_that_is_down_for_hours_is_asked_ever_more_rarely(world: World) -> None:
