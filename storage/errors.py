@@ -78,7 +78,7 @@ def _rebuild(
 
 
 class RetryableError(VarviteError):
-    """The operation failed for a passing reason: try it again."""
+    """The operation failed for a transient reason: try it again."""
 
 
 class DidNotHappenError(RetryableError):

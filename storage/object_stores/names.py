@@ -1,7 +1,7 @@
 """The check of object names that all stores share.
 
 A name is made of non-empty segments joined by `/`. `.` and `..` are refused, so that no name leaves the store's
-root, and so are control characters and `?versionId=`, which some clients cut off or cannot list.
+root, and so are control characters and `?versionId=`, which some clients strip or cannot list.
 """
 
 from __future__ import annotations
