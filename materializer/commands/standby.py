@@ -9,28 +9,29 @@ from __future__ import annotations
 import socket
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from varvite.changelog.restore.local import LocalRecovery
+from varvite.changelog.restore.options import LOCAL_DIRECTORIES, LOCAL_UNUSED_AGE, LOCAL_UNUSED_SIZE
 from varvite.materializer.commands.output.errors import show_error
 from varvite.materializer.commands.output.lines import show_lines
-from varvite.materializer.commands.output.parameters import existing_job, storage_parameters
+from varvite.materializer.commands.output.parameters import Parsed, existing_job, storage_parameters
+from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.resources.stop_signal import StopSignal, stop_on_signals
 from varvite.materializer.standby.follower import Standby
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError, VarviteError
 from varvite.storage.job.store import JobStore
 from varvite.storage.object_stores.open import open_store
-from varvite.storage.units import parse_duration_ms, parse_size_bytes
+from varvite.storage.options.declaration import options_of
 
 if TYPE_CHECKING:
     from varvite.materializer.standby.follower import StandbyLine
 
-_LIMITS: Final = LocalRecovery()
+_POLL: Final = options_of(MaterializerConfig)["poll_ms"]
 _ELSEWHERE: Final = "192.0.2.1"
 """An address of no machine: to choose it for datagrams, of which none is sent, tells one's own address."""
 
@@ -48,13 +49,31 @@ _NOTHING_YET: Final = (
     "directories",
     multiple=True,
     type=click.Path(file_okay=False, resolve_path=True),
-    help="Where the job keeps local state, as in execution.checkpointing.local-backup.dirs; once per directory, in the "
-    "same order [default: that of this user].",
+    help=f"Directory of the job's local state, as in {LOCAL_DIRECTORIES.key}; once per directory, in the same order "
+    "[default: that of this user].",
 )
-@click.option("--poll", default="1 s", show_default=True, help="Time between two rounds.")
+@click.option(
+    "--poll",
+    "poll_ms",
+    type=Parsed("duration", _POLL.read_value),
+    default=_POLL.default_text,
+    show_default=True,
+    help="Time between two rounds.",
+)
 @click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Ranges at the same time.")
-@click.option("--max-unused-age", default="1 d", show_default=True, help="Remove local state not used for so long.")
-@click.option("--max-unused-size", help="Remove the oldest local state above this size [default: no limit].")
+@click.option(
+    "--max-unused-age",
+    type=Parsed("duration", LOCAL_UNUSED_AGE.read_value),
+    default=LOCAL_UNUSED_AGE.default_text,
+    show_default=True,
+    help="Remove local state that no process has used for this long.",
+)
+@click.option(
+    "--max-unused-size",
+    type=Parsed("size", LOCAL_UNUSED_SIZE.read_value),
+    help="Evict the least recently used local state above this total size; state in use does not count [default: no "
+    "limit].",
+)
 @click.option(
     "--followers",
     type=click.IntRange(1),
@@ -81,15 +100,13 @@ def standby(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
     if options["followers"] is not None and (once or not names):
         raise click.UsageError("--followers needs standbys that go on, and a name of this host (--host)")
     try:
-        policy = _policy(options)
-        poll_ms = _poll_ms(options["poll"])
         store = JobStore(open_store(storage_url, storage_options), job)
     except InvalidRequestError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
     one = Standby(
         job,
         store,
-        policy,
+        _policy(options),
         SystemClock(),
         parallel=options["parallel"],
         host_names=() if once else names,
@@ -100,7 +117,7 @@ def standby(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
     if once:
         _check_job(job, storage_url, storage_options)
         sys.exit(0 if _once(job, one, stop, as_json=options["as_json"]) else 1)
-    _run(one, stop, poll_ms / 1000, as_json=options["as_json"])
+    _run(one, stop, options["poll_ms"] / 1000, as_json=options["as_json"])
 
 
 def host_names() -> tuple[str, ...]:
@@ -122,20 +139,11 @@ def _is_loopback(name: str) -> bool:
         return name == "localhost"
 
 
-def _poll_ms(text: str) -> int:
-    poll_ms = parse_duration_ms(text)
-    if poll_ms < 1:
-        raise InvalidRequestError(f"--poll must be at least 1 ms, not {text}")
-    return poll_ms
-
-
 def _policy(options: dict[str, Any]) -> LocalRecovery:
-    size = options["max_unused_size"]
-    return replace(
-        _LIMITS,
+    return LocalRecovery(
         directories=tuple(options["directories"]),
-        unused_age_max_ms=parse_duration_ms(options["max_unused_age"]),
-        unused_bytes_max=None if size is None else parse_size_bytes(size),
+        unused_age_max_ms=options["max_unused_age"],
+        unused_bytes_max=options["max_unused_size"],
     )
 
 

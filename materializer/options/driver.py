@@ -75,7 +75,7 @@ METRICS_PORT: Final = ConfigOption(
 METRICS_HOST: Final = ConfigOption(
     key="metrics.reporter.prom.host",
     type=STRING,
-    description="Address on which the driver serves them.",
+    description="Address on which the driver serves metrics and health.",
     unset="all addresses of the machine",
 )
 PLACEMENT_ENABLED: Final = ConfigOption(

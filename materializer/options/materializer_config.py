@@ -167,7 +167,7 @@ class MaterializerConfig:
         key="materializer.metrics-host",
         type=STRING,
         command_name="--metrics-host",
-        description="Address on which the materializer serves them.",
+        description="Address on which the materializer serves metrics and health.",
         unset="all addresses of the machine",
     ).field()
     working_directory: Path | None = WORKING_DIRECTORY.field()  # noqa: RUF009  None is no mutable default

@@ -43,10 +43,10 @@ START_PATH: Final = ConfigOption(
     key="execution.state-recovery.path",
     type=OptionType("`latest`, a seq, or the name or location of a savepoint", _restore_point),
     deprecated_keys=("execution.savepoint.path",),
-    description="Start a query that has no state of its own, or that was rewound, from this checkpoint of the job, or "
-    "from a savepoint or another job's checkpoint, whose state is then copied: the name of one of the job's own "
-    "savepoints, `<storage>/<job>/savepoints/<name>`, `<storage>/<job>/chain/<seq>` or `<storage>/<job>` for the "
-    "newest checkpoint. Once the query has a checkpoint of its own, the option does nothing.",
+    description="Start a query that has no state of its own, or that was rewound, from another state. `latest` or a "
+    "seq is a checkpoint of the job; a name is one of its own savepoints. `<storage>/<job>/savepoints/<name>`, "
+    "`<storage>/<job>/chain/<seq>` and `<storage>/<job>` (its newest checkpoint) are locations, whose state is copied. "
+    "Once the query has a checkpoint of its own, the option does nothing.",
 )
 CLAIM_MODE: Final = ConfigOption(
     key="execution.state-recovery.claim-mode",

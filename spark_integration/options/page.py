@@ -57,7 +57,8 @@ def _table(title: str, options: Sequence[ConfigOption]) -> str:
 def _line(option: ConfigOption) -> str:
     unset = f" Not set: {option.unset}." if option.unset else ""
     limits = f" Range: {option.range_text}." if option.range_text else ""
-    older = "".join(f" Older name: `{key}`." for key in option.deprecated_keys)
+    names = ", ".join(f"`{key}`" for key in option.deprecated_keys)
+    older = f" Older name{'s' if len(option.deprecated_keys) > 1 else ''}: {names}." if names else ""
     default = f"`{option.default_text}`" if option.default_text else "none"
     return f"| `{option.key}` | {option.type.name} | {default} | {option.description}{unset}{limits}{older} |"
 

@@ -66,8 +66,7 @@ def word_or_name(*words: str, what: str) -> OptionType:
             return text
         raise InvalidRequestError(f"{value!r} is unknown; use {' or '.join(words)}, or module:qualified.name of {what}")
 
-    named = ", ".join(f"`{word}`" for word in words)
-    return OptionType(f"{named} or `module:qualified.name`", read)
+    return OptionType(_alternatives((*words, "module:qualified.name")), read)
 
 
 def member_of(kind: type[Enum]) -> OptionType:
@@ -104,7 +103,8 @@ def read_text(value: Any) -> str:
 
 
 def _alternatives(words: Iterable[str]) -> str:
-    return " or ".join(f"`{word}`" for word in words)
+    *others, last = (f"`{word}`" for word in words)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _boolean(value: Any) -> bool:

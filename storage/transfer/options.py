@@ -51,7 +51,7 @@ DOWNLOAD_THREADS: Final = ConfigOption(
     type=INTEGER,
     default=8,
     at_least=1,
-    description="Requests at the same time with which a state worker fetches a snapshot, and again as many for the "
+    description="Concurrent requests with which a state worker fetches a snapshot, and again as many for the "
     "log. More: a faster restore where the storage has the bandwidth, more load on it when all workers restore.",
 )
 DOWNLOAD_IN_FLIGHT: Final = ConfigOption(
@@ -60,5 +60,5 @@ DOWNLOAD_IN_FLIGHT: Final = ConfigOption(
     default=64 << 20,
     at_least=1 << 20,
     description="Bytes that a restoring state worker has requested and not yet written, for the snapshot and again for "
-    "the log. Less: less memory, and fewer requests at the same time.",
+    "the log. Less: less memory, and fewer concurrent requests.",
 )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("storage", "changelog", "materializer", "spark_integration", "src/varvite/testing", "src/varvite/extending")
+WORDS_MAX = 30
+"""Of a sentence."""
 KEYS = [*OPTIONS.options, *OPTIONS.current_keys]
 NAME = re.compile(rf"(?<![\w.])(?:{'|'.join(OPTIONS.sections)})\.[a-z][\w.-]*\w")
 """A word that looks like an option's key."""
@@ -63,6 +65,7 @@ def is_a_group(name: str) -> bool:
 def test_an_option_says_what_it_is_and_is_on_the_page(option: ConfigOption) -> None:
     assert option.type.name
     assert re.fullmatch(r"[A-Z`][^|]*\.", option.description), "sentences that fit into a table"
+    assert max(len(sentence.split()) for sentence in re.split(r"[.:;] ", option.description)) <= WORDS_MAX
     assert not option.unset or option.default is None
     assert not re.search(r"[A-Z].*\.$", option.unset), "a phrase"
     assert option.default is None or option.read(option.default_text) == option.default

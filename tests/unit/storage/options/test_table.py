@@ -77,6 +77,7 @@ def test_the_help_has_the_default_and_no_markdown() -> None:
 def test_kinds_say_what_they_take() -> None:
     backend = word_or_name("hashmap", "rocksdb", what="a factory")
     assert backend.name == "`hashmap`, `rocksdb` or `module:qualified.name`"
+    assert [choice(*words).name for words in ("a", "ab", "abc")] == ["`a`", "`a` or `b`", "`a`, `b` or `c`"]
     assert [backend.read(text) for text in ("RocksDB", " my.module:Store ")] == ["rocksdb", "my.module:Store"]
     for kind, wrong, text in (
         (backend, "forst", "use hashmap or rocksdb, or module:qualified.name of a factory"),
