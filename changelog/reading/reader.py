@@ -30,7 +30,7 @@ from varvite.changelog.reading.checkpoints import (
 )
 from varvite.changelog.reading.columns import StateColumns
 from varvite.changelog.reading.operator_state_table import operator_state_tables
-from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.restore.restore import RestoreTarget, restore
 from varvite.changelog.retention.pins import create_pin, list_pins, release_pin
 from varvite.changelog.segments.batch import BatchTime
 from varvite.storage.clock import SystemClock, SystemTokens
@@ -218,7 +218,7 @@ class StateReader:
         with TemporaryDirectory(prefix="varvite-", dir=self._directory) as name:
             place = Path(name)
             target = RestoreTarget(operator=own.uid, key_type=own.key_type, low=low, high=high)
-            store = restore_store(self.view, target, self.chain.store, place / "state", place / "scratch")
+            store = restore(self.view, target, self.chain.store, place / "state")
             try:
                 yield store
             finally:

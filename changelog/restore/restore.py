@@ -1,6 +1,7 @@
-"""Restoring a store from what a commit names: tiles first, then the newer segments of the line (I5).
+"""Two ways to a store at a commit: `restore` makes one, `catch_up` brings an older one of the line forward.
 
-The tiles of all key groups are fetched at the same time, and the log's first segments while they are.
+`restore` reads the tiles first and then the newer segments of the line. The tiles of all key groups are fetched at the
+same time, and the log's first segments while they are. `catch_up` reads only the log.
 
 Invariants: I5, I8 (files and segments are verified as they are read), I9 (nothing local is needed), I10
 (`DownloadPolicy` holds once for the tiles' files and once for the log).
@@ -8,14 +9,19 @@ Invariants: I5, I8 (files and segments are verified as they are read), I9 (nothi
 
 from __future__ import annotations
 
+import logging
+import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from varvite.changelog.chain.reader import in_parallel
 from varvite.changelog.chain.tiles import KeyGroupFloor
 from varvite.changelog.restore.clip import SnapshotSource, open_clipped
 from varvite.changelog.restore.files import DOWNLOADS, fetch_snapshots
-from varvite.changelog.segments.replay import ReplaySummary, replay
+from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varvite.changelog.segments.replay import replay
 from varvite.changelog.segments.source import SegmentSource
 from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varvite.storage.errors import CorruptDataError, MissingObjectError
@@ -23,7 +29,7 @@ from varvite.storage.format import layout
 from varvite.storage.format.records import ORIGIN, SnapshotDescriptor, decode_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
     from varvite.changelog.chain.reader import ChainReader
@@ -35,16 +41,31 @@ if TYPE_CHECKING:
     from varvite.storage.transfer.download import DownloadPolicy
 
 
+_log: Final = logging.getLogger(__name__)
 LONG_LOG_BYTES: Final = 128 << 20
-"""From here on compaction gives way to the replay of a log; what waits then is compacted while the job runs."""
+"""A log of at least this size is replayed before anything is compacted; the compaction happens while the job runs."""
 FILES_EXTRA: Final = 12
+"""Files of level 0, besides the ordinary number, that such a replay may leave."""
 STAGES_MAX: Final = 8
-"""Materializations that a store may have missed and still catch up from the log."""
+"""Adoptions that a store may have missed and still catch up from the log."""
+
+
+class ReachedBy(StrEnum):
+    """The way in which a store came to the commit that a batch is executed on; metrics and messages carry the text."""
+
+    CONFIRMED = "confirmed"
+    """The pending changes of the attempt before were folded."""
+    CURRENT = "current"
+    """The store was at the commit already."""
+    CAUGHT_UP = "caught-up"
+    """The log brought it forward."""
+    RESTORED = "restored"
+    """It was made anew from tiles and log."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreTarget:
-    """Which state: key groups `[low, high)` of an operator."""
+    """The state to restore: key groups `[low, high)` of an operator."""
 
     operator: str
     key_type: str
@@ -53,80 +74,94 @@ class RestoreTarget:
     high: int
 
 
-def restore_store(
+def restore(
     view: LineView,
     target: RestoreTarget,
-    store: ObjectStore,
+    objects: ObjectStore,
     directory: Path,
-    scratch: Path,
     options: RocksDBOptions | None = None,
     *,
+    scratch: Path | None = None,
     downloads: DownloadPolicy = DOWNLOADS,
     reuse: Sequence[Path] = (),
 ) -> RocksDBStore:
-    """A RocksDB store in `directory` at the view's commit.
+    """Make a RocksDB store at the view's commit in `directory`; an older state there is replaced.
+
+    Files of the tiles that the older state, or one in the directories to `reuse`, has are not fetched again.
 
     Args:
         view: The commit.
-        target: Whose state.
-        store: The job's store.
-        directory: Must not exist; its parent must, on the same filesystem as `scratch`.
-        scratch: For fetched files; the caller removes it.
+        target: The state to restore.
+        objects: The job's object store.
+        directory: Of the new store; its parent is made if it does not exist.
         options: Memory, disk and threads.
-        downloads: How much is fetched at the same time.
-        reuse: Directories of older states of these key groups: files of the tiles that they have are not fetched.
+        scratch: For fetched files, on the same filesystem; removed in the end. None: beside `directory`.
+        downloads: Limits of what is fetched at the same time.
+        reuse: Directories of older states of these key groups.
 
     Raises:
         MissingObjectError, CorruptDataError: an object that the commit names is gone or damaged.
         IncompatibleError: the state is of another key type.
     """
-    low, high = target.low, target.high
-    wanted = view.segments_for(target.operator, low, high)
-    options = options or RocksDBOptions()
-    log_bytes = sum(segment.ref.data.length for segment in wanted)
-    is_long = log_bytes >= LONG_LOG_BYTES and options.level0_files_extra < FILES_EXTRA
-    if is_long:
-        options = replace(options, level0_files_extra=FILES_EXTRA)
-    with SegmentSource.within(downloads, store).ahead(wanted) as segments:
-        sources = _fetch_tiles(store, view.tiles_for(target.operator, low, high), scratch, downloads, reuse)
-        restored = open_clipped(
-            directory,
-            sources,
-            operator=target.operator,
-            key_type=target.key_type,
-            low=low,
-            high=high,
-            options=options,
-        )
-        try:
-            replay(restored, segments, view.base, low=low, high=high)
-            if is_long:
-                restored.compact_as_usual()
-        except BaseException:
-            restored.close()
-            raise
-    return restored
-
-
-def can_catch_up(view: LineView, target: RestoreTarget, version: Link) -> bool:
-    """Whether the view's log has everything after that version, which must be a commit of the view's line."""
-    oldest = max(tile.at.seq for tile in view.tiles_for(target.operator, target.low, target.high))
-    return view.holds(version) and version.seq >= oldest
+    stale = directory.with_name(f"{directory.name}.stale")
+    with _removed(stale), _removed(scratch or directory.with_name(f"{directory.name}.restore")) as fetched:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        if directory.exists():
+            directory.rename(stale)
+        UnconfirmedMark(directory).clear()
+        low, high = target.low, target.high
+        log = view.segments_for(target.operator, low, high)
+        options, log_bytes = options or RocksDBOptions(), sum(segment.ref.data.length for segment in log)
+        is_long = log_bytes >= LONG_LOG_BYTES and options.level0_files_extra < FILES_EXTRA
+        with SegmentSource.within(downloads, objects).ahead(log) as segments:
+            tiles = view.tiles_for(target.operator, low, high)
+            state = open_clipped(
+                directory,
+                _fetch_tiles(objects, tiles, fetched, downloads, (stale, *reuse)),
+                operator=target.operator,
+                key_type=target.key_type,
+                low=low,
+                high=high,
+                options=replace(options, level0_files_extra=FILES_EXTRA) if is_long else options,
+            )
+            try:
+                replay(state, segments, view.base, low=low, high=high)
+                if is_long:
+                    state.compact_as_usual()
+            except BaseException:
+                state.close()
+                raise
+    return state
 
 
 def catch_up(
     view: LineView,
     target: RestoreTarget,
-    store: ObjectStore,
     state: WorkingStore,
-    *,
+    reader: ChainReader,
     downloads: DownloadPolicy = DOWNLOADS,
-) -> ReplaySummary:
-    """Bring a store at an older commit of the view's line, not older than the tiles, to the view's commit."""
-    state.revert()
-    source = SegmentSource.within(downloads, store)
-    segments = source.read(log_after(view, target, state.version))
-    return replay(state, segments, view.base, low=target.low, high=target.high)
+) -> bool:
+    """Bring an older store of the line to the view's commit; False if the log does not reach so far back.
+
+    Raises `VarviteError` if the log cannot be read. After that, and after False, the store must not be used any more.
+    """
+    stages = stages_to(view, target, state.version, reader)
+    try:
+        for stage in stages:
+            _replay_stage(stage, target, reader.store, state, downloads)
+    except MissingObjectError as error:
+        if len(stages) == 1:
+            raise
+        # Below the newest tile the log may be collected at any time.
+        _log.info("the local state cannot catch up and is restored: %s", error)
+        return False
+    return bool(stages)
+
+
+def can_catch_up(view: LineView, target: RestoreTarget, version: Link) -> bool:
+    """Tell whether the version is on the view's line and the view's log has everything after it."""
+    oldest = max(tile.at.seq for tile in view.tiles_for(target.operator, target.low, target.high))
+    return view.holds(version) and version.seq >= oldest
 
 
 def log_after(view: LineView, target: RestoreTarget, version: Link) -> list[ReplaySegment]:
@@ -139,8 +174,8 @@ def log_after(view: LineView, target: RestoreTarget, version: Link) -> list[Repl
 def stages_to(view: LineView, target: RestoreTarget, version: Link, reader: ChainReader) -> tuple[LineView, ...]:
     """The views through which a store at `version` catches up to the last of them, `view`; none if it cannot.
 
-    A tile that has been adopted since covers the log that the store needs, so `view` does not name it any more. The
-    commit that the tile is at, which is on the same line, does, as long as the commit is not collected.
+    If a tile was adopted since, `view` no longer names the log below the tile, which the store needs. The commit that
+    the tile is at is on the same line and names that log, as long as that commit is not collected.
     """
     stages = [view]
     while not can_catch_up(stages[0], target, version):
@@ -155,12 +190,12 @@ def stages_to(view: LineView, target: RestoreTarget, version: Link, reader: Chai
     return tuple(stages)
 
 
-def tile_files(store: ObjectStore, tile: Tile) -> tuple[SnapshotFile, ...]:
-    """The files of a tile's snapshot; none if the tile is empty. Raises as `restore_store`."""
+def tile_files(objects: ObjectStore, tile: Tile) -> tuple[SnapshotFile, ...]:
+    """The files of a tile's snapshot; none if the tile is empty. Raises as `restore`."""
     if tile.snapshot is None:
         return tile.files
     name = layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot)
-    descriptor = decode_record(store.get(name), SnapshotDescriptor, name)
+    descriptor = decode_record(objects.get(name), SnapshotDescriptor, name)
     if descriptor.status != "published" or descriptor.at != tile.at:
         raise CorruptDataError(
             f"the snapshot is of commit {descriptor.at.seq} and {descriptor.status}, the checkpoint expects commit "
@@ -170,21 +205,40 @@ def tile_files(store: ObjectStore, tile: Tile) -> tuple[SnapshotFile, ...]:
     return descriptor.files
 
 
+@contextmanager
+def _removed(directory: Path) -> Generator[Path]:
+    """A directory that does not exist before, and no longer afterwards."""
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _replay_stage(
+    view: LineView, target: RestoreTarget, objects: ObjectStore, state: WorkingStore, downloads: DownloadPolicy
+) -> None:
+    """Bring a store at an older commit of the view's line, not older than the tiles, to the view's commit."""
+    state.revert()
+    segments = SegmentSource.within(downloads, objects).read(log_after(view, target, state.version))
+    replay(state, segments, view.base, low=target.low, high=target.high)
+
+
 def _fetch_tiles(
-    store: ObjectStore, tiles: Sequence[Tile], scratch: Path, downloads: DownloadPolicy, reuse: Sequence[Path]
+    objects: ObjectStore, tiles: Sequence[Tile], scratch: Path, downloads: DownloadPolicy, reuse: Sequence[Path]
 ) -> list[SnapshotSource]:
-    """The snapshots of all tiles, in directories below `scratch`."""
-    found = in_parallel(lambda tile: tile_files(store, tile), tiles)
-    wanted: list[tuple[tuple[SnapshotFile, ...], Path]] = []
+    """Fetch the snapshots of all tiles into directories below `scratch`."""
+    files_of_tiles = in_parallel(lambda tile: tile_files(objects, tile), tiles)
+    fetched: list[tuple[tuple[SnapshotFile, ...], Path]] = []
     sources: list[SnapshotSource] = []
-    for i, (tile, files) in enumerate(zip(tiles, found, strict=True)):
+    for i, (tile, files) in enumerate(zip(tiles, files_of_tiles, strict=True)):
         directory = scratch / f"tile-{i:05d}" if files else None
         if directory is not None:
-            wanted.append((files, directory))
+            fetched.append((files, directory))
         elif tile.at != ORIGIN and tile.snapshot is not None:
             raise CorruptDataError(
                 "the snapshot lists no files; see `varvite verify JOB --repair`", operator=tile.operator
             )
         sources.append(SnapshotSource(directory, tile.low, tile.high, tile.at))
-    fetch_snapshots(store, wanted, downloads, reuse)
+    fetch_snapshots(objects, fetched, downloads, reuse)
     return sources

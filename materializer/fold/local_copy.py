@@ -11,7 +11,6 @@ line, and may vanish at any time).
 from __future__ import annotations
 
 import logging
-import shutil
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,7 +19,7 @@ import msgspec
 
 from varvite.changelog.restore.files import DOWNLOADS
 from varvite.changelog.restore.part_replay import replay_by_part
-from varvite.changelog.restore.restore import RestoreTarget, log_after, restore_store
+from varvite.changelog.restore.restore import RestoreTarget, log_after, restore
 from varvite.changelog.segments.replay import replay
 from varvite.changelog.segments.source import SegmentSource
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
@@ -185,10 +184,7 @@ class _LocalCopy:
         commits = {tile.at for tile in self._tiles()}
         if len(commits) == 1:
             base = msgspec.structs.replace(base, base=commits.pop(), segments=())
-        try:
-            store = restore_store(base, self._target, self._job_store, self._directory, scratch, self._options)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        store = restore(base, self._target, self._job_store, self._directory, self._options, scratch=scratch)
         return self._forward(store, restored=True, fetch_s=self._clock.monotonic_s() - began_s)
 
     def _open(self) -> RocksDBStore | None:

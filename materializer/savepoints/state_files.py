@@ -10,7 +10,7 @@ import shutil
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from varvite.changelog.restore.files import LocalFile, describe_snapshot
-from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.restore.restore import RestoreTarget, restore
 from varvite.changelog.segments.batch import Batch
 from varvite.changelog.segments.columns import LIST, type_of
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
@@ -52,11 +52,11 @@ def write_range(
         store: The job's.
         scratch: An empty directory; emptied again.
 
-    Raises as `restore_store`.
+    Raises as `restore`.
     """
     low, high = key_groups.start, key_groups.stop
     target = RestoreTarget(operator=operator.uid, key_type=operator.key_type, low=low, high=high)
-    state = restore_store(view, target, store, scratch / "store", scratch / "fetched")
+    state = restore(view, target, store, scratch / "store")
     try:
         path = scratch / "rows.parquet"
         for schema in operator.states:
@@ -71,7 +71,6 @@ def write_range(
     finally:
         state.close()
         shutil.rmtree(scratch / "store", ignore_errors=True)
-        shutil.rmtree(scratch / "fetched", ignore_errors=True)
 
 
 def build_snapshot(

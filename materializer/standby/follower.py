@@ -22,9 +22,9 @@ import msgspec
 
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.tiles import key_range
-from varvite.changelog.restore.copies import caught_up, newest_copy, open_copy, restore_copy
+from varvite.changelog.restore.copies import newest_copy, open_copy
 from varvite.changelog.restore.local import CopyRange, LocalCopies, LocalRecovery
-from varvite.changelog.restore.restore import RestoreTarget
+from varvite.changelog.restore.restore import ReachedBy, RestoreTarget, catch_up, restore
 from varvite.materializer.fold.chain_view import ChainFollower
 from varvite.materializer.standby.members import StandbyMember
 from varvite.materializer.standby.record import OperatorCopies, runs
@@ -247,7 +247,7 @@ class Standby:
         copies = LocalCopies(self._policy.root(share.partition))
         self._note_use(share, reader)
         if self._reached.get(key) == view.base and copies.directories(key):
-            return msgspec.structs.replace(line, how="current", seq=view.base.seq)
+            return msgspec.structs.replace(line, how=ReachedBy.CURRENT, seq=view.base.seq)
         candidates: list[LocalCopy] = copies.free(key)
         for copy in candidates:
             copy.is_brief(True)
@@ -275,19 +275,19 @@ class Standby:
                 _log.info("removed the local state in %s, which nobody uses", path)
 
 
-def _bring_up(share: _Share, now: _Round, candidates: Sequence[LocalCopy]) -> str:
+def _bring_up(share: _Share, now: _Round, candidates: Sequence[LocalCopy]) -> ReachedBy:
     """Bring the best copy to the round's final commit, remove the others, and give it up; answers how."""
     target = RestoreTarget(operator=share.operator, key_type=share.key_type, low=share.low, high=share.high)
     found = newest_copy(candidates, now.newest, lambda directory: open_copy(directory, target, None))
-    copy, store, how = found.copy or candidates[0], found.store, "current"
+    copy, store, how = found.copy or candidates[0], found.state, ReachedBy.CURRENT
     try:
         if store is None or not now.is_reached(store.version):
-            how = "caught-up"
-            if store is None or not caught_up(now.final, target, now.reader, store):
+            how = ReachedBy.CAUGHT_UP
+            if store is None or not catch_up(now.final, target, store, now.reader):
                 if store is not None:
                     store.close()
                 copy.is_brief(False)
-                store, how = restore_copy(now.final, target, now.reader, copy.directory), "restored"
+                store, how = restore(now.final, target, now.reader.store, copy.directory), ReachedBy.RESTORED
     except BaseException:
         if store is not None:
             store.close()

@@ -23,7 +23,7 @@ from varvite.changelog.commit.import_plan import CopiedState
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.restore.files import describe_snapshot
-from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.restore.restore import RestoreTarget, restore
 from varvite.changelog.retention.pins import create_pin, release_pin
 from varvite.changelog.retention.snapshots import list_snapshots, next_number, publish
 from varvite.changelog.retention.state_copy import StateCopy
@@ -170,7 +170,7 @@ class Repair:
         target = RestoreTarget(operator=one.operator, key_type=one.key_type, low=one.low, high=one.high)
         with TemporaryDirectory(prefix="varvite-repair-") as name:
             place = Path(name)
-            state = restore_store(one.way.view, target, self._store, place / "state", place / "scratch")
+            state = restore(one.way.view, target, self._store, place / "state")
             try:
                 state.write_snapshot(place / "snapshot")
                 yield place / "snapshot", state

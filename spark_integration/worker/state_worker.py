@@ -20,6 +20,7 @@ from varvite.changelog.chain.tiles import key_range
 from varvite.changelog.keyed.backend import KeyedStateBackend
 from varvite.changelog.restore.files import FileChecksums
 from varvite.changelog.restore.local import CopyRange
+from varvite.changelog.restore.restore import ReachedBy
 from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.types.factory import parse_type_string
 from varvite.spark_integration.messages.requested_store import requested_store
@@ -266,17 +267,17 @@ class OperatorState:
         key = CopyRange(request.job_id, request.operator, self.low, self.high)
         return LocalPlace(request.local_recovery, key, self.partition, self.clock)
 
-    def _reach_base(self, task: TaskRequest) -> str:
+    def _reach_base(self, task: TaskRequest) -> ReachedBy:
         """Bring the store to the base; answers how."""
         base = task.batch.base
         self.log_read = NOTHING_READ
         if self._pending is not None:
             confirmed = task.batch.confirmed  # of fewer partitions if the base had another parallelism
             if self._fold_winner(base, confirmed[self.partition] if self.partition < len(confirmed) else ""):
-                return "confirmed"
+                return ReachedBy.CONFIRMED
             self._drop_pending()
         if self._store is not None and self._store.version == base:
-            return "current"
+            return ReachedBy.CURRENT
         reached = self._restorer.reach(base, self._store)
         self._drop_runner()
         self._store, self.tile, self.log_read = reached.store, reached.tile, reached.log_read

@@ -34,7 +34,7 @@ from varvite.changelog.commit.import_plan import begins_after
 from varvite.changelog.commit.pack import is_packable
 from varvite.changelog.commit.run import JobRun, NewJob, nothing_to_adopt
 from varvite.changelog.commit.state import CommitPolicy
-from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.restore.restore import RestoreTarget, restore
 from varvite.changelog.retention.snapshots import SnapshotReader
 from varvite.changelog.segments.segment import SegmentHeader, encode_segment
 from varvite.materializer.restore.origin import clone_origin, copy_origin
@@ -298,7 +298,7 @@ def restored_cells(
     view = ChainReader(store, job_id).load_line(link, KEY_GROUPS).view
     directory.mkdir(parents=True)
     target = RestoreTarget(operator=uid, key_type=KEY_TYPE, low=0, high=KEY_GROUPS)
-    state = restore_store(view, target, store, directory / "state", directory / "scratch")
+    state = restore(view, target, store, directory / "state")
     try:
         return cells(state)
     finally:

@@ -67,9 +67,11 @@ def test_a_log_without_a_base_is_replayed_into_the_store_itself(
 ) -> None:
     """Only files of a base need a RocksDB store that is thrown away."""
     copies: list[object] = []
-    restore_copy = WorkingStores.restore_copy
+    restore_rocksdb = WorkingStores.restore_rocksdb
     monkeypatch.setattr(
-        WorkingStores, "restore_copy", lambda *given, **named: (copies.append(given), restore_copy(*given, **named))[1]
+        WorkingStores,
+        "restore_rocksdb",
+        lambda *given, **named: (copies.append(given), restore_rocksdb(*given, **named))[1],
     )
     world = World(tmp_path, parallelism=2)
     world.commit(5)

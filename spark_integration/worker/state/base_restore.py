@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from varvite.changelog.chain.reader import ChainReader
-from varvite.changelog.restore.copies import caught_up, newest_copy
-from varvite.changelog.restore.restore import RestoreTarget
+from varvite.changelog.restore.copies import newest_copy
+from varvite.changelog.restore.restore import ReachedBy, RestoreTarget, catch_up
 from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.spark_integration.messages.worker_figures import NOTHING_READ, LogRead
@@ -38,8 +38,7 @@ class Reached:
     """A store at the base."""
 
     store: WorkingStore
-    how: str
-    """current, caught-up or restored."""
+    how: ReachedBy
     tile: Tile | None
     """Changelog off: the tile of the base, whose files the next checkpoint may name again."""
     log_read: LogRead = NOTHING_READ
@@ -53,17 +52,17 @@ class BaseRestorer:
         request: OperatorRequest,
         low: int,
         high: int,
-        store: ObjectStore,
+        objects: ObjectStore,
         directory: Path,
-        stores: WorkingStores,
+        working_stores: WorkingStores,
         *,
         local: LocalPlace | None = None,
     ) -> None:
         """`local` is where the state outlives the process; None: it is in `directory` and goes with the executor."""
         self._request = request
-        self._stores = stores
+        self._working_stores = working_stores
         self._local = local
-        self._reader = ChainReader(store, request.job_id)
+        self._reader = ChainReader(objects, request.job_id)
         self._directory = directory
         self._low, self._high = low, high
 
@@ -71,7 +70,7 @@ class BaseRestorer:
         """What a later request says holds from now on: its limits. What the state was made for is the same."""
         self._request = request
 
-    def reach(self, base: Link, store: WorkingStore | None) -> Reached:
+    def reach(self, base: Link, state: WorkingStore | None) -> Reached:
         """A store whose version is `base`: the given one, brought forward, or a new one.
 
         Raises:
@@ -79,28 +78,28 @@ class BaseRestorer:
         """
         view = self._reader.load_line(base, self._request.max_parallelism).view
         tile = self._own_tile(view)
-        found = self._open_local(view) if store is None else None
+        found = self._open_local(view) if state is None else None
         try:
-            how, reached, log_read = self._brought(view, store or found)
+            how, reached, log_read = self._bring_up(view, state or found)
         except BaseException:
             if found is not None:
                 found.close()
             raise
         if isinstance(reached, RocksDBStore) and self._request.backend != "rocksdb":
             shutil.rmtree(self._directory, ignore_errors=True)
-            reached = self._stores.filled(self._request, self._target(), reached, self._directory)
+            reached = self._working_stores.filled(self._request, self._target(), reached, self._directory)
         return Reached(reached, how, tile, log_read)
 
-    def _brought(self, view: LineView, store: WorkingStore | None) -> tuple[str, WorkingStore, LogRead]:
+    def _bring_up(self, view: LineView, state: WorkingStore | None) -> tuple[ReachedBy, WorkingStore, LogRead]:
         """How the view's commit was reached, the store, and the log that was read for it."""
-        if store is not None:
-            if store.version == view.base:
-                return "current", store, NOTHING_READ
-            log_read = self._log_after(view, store.version.seq)
-            if self._caught_up(store, view):
-                return "caught-up", store, log_read
-            store.close()
-        return "restored", self._restored(view), self._log_after(view, 0)
+        if state is not None:
+            if state.version == view.base:
+                return ReachedBy.CURRENT, state, NOTHING_READ
+            log_read = self._log_after(view, state.version.seq)
+            if catch_up(view, self._target(), state, self._reader, self._request.downloads):
+                return ReachedBy.CAUGHT_UP, state, log_read
+            state.close()
+        return ReachedBy.RESTORED, self._restore(view), self._log_after(view, 0)
 
     @property
     def directory(self) -> Path:
@@ -141,11 +140,13 @@ class BaseRestorer:
     def _open_local(self, view: LineView) -> WorkingStore | None:
         """The newest state of the line that is on this host and that nobody uses; None if there is none."""
         if self._local is None:
-            return self._stores.open_local(self._request, self._target(), self._directory)
+            return self._working_stores.open_local(self._request, self._target(), self._directory)
         candidates = self._local.candidates()
         try:
             found = newest_copy(
-                candidates, view, lambda directory: self._stores.open_copy(self._request, self._target(), directory)
+                candidates,
+                view,
+                lambda directory: self._working_stores.open_copy(self._request, self._target(), directory),
             )
         except BaseException:
             self._local.close()
@@ -153,19 +154,16 @@ class BaseRestorer:
                 copy.release()
             raise
         self._local.keep(found.copy, candidates)
-        return found.store
+        return found.state
 
-    def _caught_up(self, store: WorkingStore, view: LineView) -> bool:
-        return caught_up(view, self._target(), self._reader, store, self._request.downloads)
-
-    def _restored(self, view: LineView) -> WorkingStore:
+    def _restore(self, view: LineView) -> WorkingStore:
         given = self._request, self._target(), view, self._reader
         if self._local is None:
-            return self._stores.restore(*given, self._directory)
+            return self._working_stores.restore(*given, self._directory)
         if view.base == ORIGIN and not self._uses_copy():
             self._local.occupy()
-            return self._stores.restore(*given, self._directory)
-        return self._stores.restore_copy(*given, self._local.directory, reuse=self._local.reusable())
+            return self._working_stores.restore(*given, self._directory)
+        return self._working_stores.restore_rocksdb(*given, self._local.directory, reuse=self._local.reusable())
 
     def _log_after(self, view: LineView, seq: int) -> LogRead:
         """The log of the own key groups that is newer than their tiles and than `seq`."""

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from varvite.changelog.restore.copies import open_copy, restore_copy
-from varvite.changelog.restore.restore import can_catch_up, catch_up
+from varvite.changelog.restore.copies import open_copy
+from varvite.changelog.restore.restore import can_catch_up, catch_up, restore
 from varvite.changelog.working_stores.custom import copy_store, open_custom_store
 from varvite.changelog.working_stores.hashmap.store import HashMapStore
 from varvite.changelog.working_stores.rocksdb.memory import SharedMemory
@@ -64,7 +64,7 @@ class WorkingStores:
             VarviteError: the state cannot be restored, or a custom store not be made.
         """
         if request.backend == "rocksdb":
-            return self.restore_copy(request, target, view, reader, directory)
+            return self.restore_rocksdb(request, target, view, reader, directory)
         shutil.rmtree(directory, ignore_errors=True)
         if view.base == ORIGIN:
             return _new_store(request, target, directory)
@@ -74,7 +74,7 @@ class WorkingStores:
         passing = directory.with_name(f"{directory.name}.passing")
         release = partial(shutil.rmtree, passing, ignore_errors=True)
         try:
-            source = self.restore_copy(request, target, view, reader, passing)
+            source = self.restore_rocksdb(request, target, view, reader, passing)
         except BaseException:
             release()
             raise
@@ -85,13 +85,13 @@ class WorkingStores:
     ) -> WorkingStore:
         made = _new_store(request, target, directory)
         try:
-            catch_up(view, target, reader.store, made, downloads=request.downloads)
+            catch_up(view, target, made, reader, request.downloads)
         except BaseException:
             made.close()
             raise
         return made
 
-    def restore_copy(
+    def restore_rocksdb(
         self,
         request: OperatorRequest,
         target: RestoreTarget,
@@ -101,9 +101,9 @@ class WorkingStores:
         *,
         reuse: Sequence[Path] = (),
     ) -> RocksDBStore:
-        """A RocksDB store at the view's commit, whatever the backend; see `varvite.changelog.restore.copies`."""
+        """A RocksDB store at the view's commit, whatever the backend; see `varvite.changelog.restore.restore`."""
         options = self._copy_options(request)
-        return restore_copy(view, target, reader, directory, options, downloads=request.downloads, reuse=reuse)
+        return restore(view, target, reader.store, directory, options, downloads=request.downloads, reuse=reuse)
 
     def filled(
         self,

@@ -13,7 +13,7 @@ from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, BatchChanges,
 from tests.stores.manual_clock import ManualClock
 from varvite.changelog.api.ttl_config import StateTtlConfig, Time
 from varvite.changelog.chain.reader import ChainReader
-from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.restore.restore import RestoreTarget, restore
 from varvite.changelog.schema.ttl import enabled_settings, with_ttl
 from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.segments.changes import StateChanges
@@ -54,7 +54,7 @@ def stored(world: World, directory: Path) -> dict[str, Any]:
     view = ChainReader(world.store, world.reader.job_id).load_line(world.newest().link, KEY_GROUPS).view
     directory.mkdir()
     target = RestoreTarget(operator=OPERATOR, key_type=KEY_TYPE, low=0, high=KEY_GROUPS)
-    state = restore_store(view, target, world.store, directory / "state", directory / "scratch")
+    state = restore(view, target, world.store, directory / "state")
     try:
         return {key: value for _, key, value in state.value_table(SCHEMA).items()}
     finally:

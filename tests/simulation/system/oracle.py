@@ -21,7 +21,7 @@ from tests.simulation.system.store import Disk
 from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.chain.view import LineView, StoredCommit, advance
 from varvite.changelog.commit.base_decision import SinkCommit
-from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.restore.restore import RestoreTarget, restore
 from varvite.changelog.retention.savepoints import objects_of
 from varvite.changelog.retention.snapshots import SnapshotReader
 from varvite.changelog.working_stores.table_rows import table_of
@@ -436,7 +436,7 @@ class Oracle:
         place.mkdir(parents=True)
         try:
             target = RestoreTarget(operator=operator, key_type=key_type, low=0, high=KEY_GROUPS)
-            restored = restore_store(self.views[link], target, self.store, place / "state", place / "scratch")
+            restored = restore(self.views[link], target, self.store, place / "state")
             try:
                 return state_of(restored)
             finally:

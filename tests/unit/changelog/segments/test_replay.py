@@ -30,7 +30,7 @@ from tests.stores.manual_clock import ManualClock
 from varvite.changelog.chain.tiles import KeyGroupFloor
 from varvite.changelog.chain.view import ReplaySegment
 from varvite.changelog.restore import restore as restore_module
-from varvite.changelog.restore.restore import FILES_EXTRA, RestoreTarget, restore_store
+from varvite.changelog.restore.restore import FILES_EXTRA, RestoreTarget, restore
 from varvite.changelog.segments import replay as replay_module
 from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.segments.replay import FlooredSegment, accepted_key_groups, replay
@@ -306,7 +306,7 @@ def test_compaction_gives_way_to_the_replay_of_a_long_log_and_goes_on_after_it(
         job.commit(step)
     assert job.run is not None
     view, target = job.run.state.view, RestoreTarget(OPERATOR, KEY_TYPE, 0, KEY_GROUPS)
-    restored = restore_store(view, target, job.store, tmp_path / "db", tmp_path / "scratch")
+    restored = restore(view, target, job.store, tmp_path / "db")
     assert cells(restored) == job.model.cells()
     restored.close()
     job.close()
