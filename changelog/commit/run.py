@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from varvite.changelog.chain.invariants import check_commit, is_check_wanted
 from varvite.changelog.chain.reader import ChainReader, newest_commit
 from varvite.changelog.commit.gathered_segments import gather
 from varvite.changelog.commit.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
@@ -101,6 +102,7 @@ class JobRun:
         self._packs = PackUpload(store, tokens, policy)
         self._state: ChainState | None = None
         self._sent_s: float | None = None
+        self._checks_invariants = is_check_wanted()
 
     @classmethod
     def open(
@@ -225,6 +227,8 @@ class JobRun:
         self._sent_s = self._chain.append(plan)
         fail_point("driver.after_commit")
         self._state = state.after(plan.stored, self._policy, plan.carried_over, put_off=bool(plan.put_off))
+        if self._checks_invariants:
+            check_commit(plan.commit, state.base, self.state.view)
         if plan.put_off:
             _log.warning("no full entry: %s; run the materializer, or the job will fail", plan.put_off)
         self._packs.remember(plan.stored, plan.body)

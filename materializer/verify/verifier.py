@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from varvite.changelog.chain.invariants import violations_of_commit, violations_of_succession, violations_of_view
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.chain.view import LineView, own_segments
@@ -189,10 +190,24 @@ class Verifier:
 
     def _check_entries(self, head: Entry) -> None:
         seqs = [seq for seq in self._chain.list_seqs(max(0, head.keep_from - 1)) if seq <= head.seq]
+        before: Entry | None = None
         for seq in self._track(seqs, "entries of the chain"):
+            entry = None
             with self._problem_of(layout.chain(seq), may_be_gone=True):
-                self._chain.read(seq)
+                entry = self._chain.read(seq).entry
                 self.found.entries += 1
+                if before is not None and before.seq == seq - 1:
+                    self._check_succession(entry, before)
+            before = entry
+
+    def _check_succession(self, entry: Entry, before: Entry) -> None:
+        violations = violations_of_succession(entry, before)
+        head = self._chain.head() if violations else None
+        if head is not None and before.seq >= head.keep_from:  # else a stale run may have filled a hole
+            self._violated(entry.seq, violations)
+
+    def _violated(self, seq: int, violations: Sequence[str]) -> None:
+        self.found.problems += [Problem(layout.chain(seq), violation) for violation in violations]
 
     def _check_commits(self, head: Entry, commits: Sequence[StoredCommit]) -> None:
         views: list[LineView] = []
@@ -200,8 +215,11 @@ class Verifier:
         for stored in self._track(commits, "checkpoints"):
             with self._problem_of(layout.chain(stored.commit.seq)):
                 views.append(self._chain.load_line(stored.commit.link, self._key_groups).view)
+                self._violated(stored.commit.seq, violations_of_view(views[-1], stored.commit))
                 self.found.checkpoints += 1
             tags.update(_own_tags(stored))
+        for stored, parent in pairwise(commits):
+            self._violated(stored.commit.seq, violations_of_commit(stored.commit, parent.commit))
         segments = dict.fromkeys(ref for view in views for ref in view.segments)
         segments.update(dict.fromkeys(ref for stored in commits for ref in own_segments(stored)))
         for ref in self._track(list(segments), "segments"):

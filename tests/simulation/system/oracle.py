@@ -18,6 +18,12 @@ from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, Ke
 from tests.simulation.system.scheduler import Scheduler, remove
 from tests.simulation.system.storage import StoredNames
 from tests.simulation.system.store import Disk
+from varvite.changelog.chain.invariants import (
+    violations_of_commit,
+    violations_of_needed,
+    violations_of_succession,
+    violations_of_view,
+)
 from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.chain.view import LineView, StoredCommit, advance
 from varvite.changelog.commit.base_decision import SinkCommit
@@ -183,15 +189,13 @@ class Oracle:
             return
         self.entries[seq] = entry
         head = self.head
-        if seq != (head.seq if head is not None else read_job(self.store).begins_after) + 1:
-            self.fail(f"entry {seq} does not follow the head {head} (I6)")
         if head is not None:
-            self._check_after(entry, head)
+            self._fail_if(violations_of_succession(entry, head))
+        elif seq != read_job(self.store).begins_after + 1:
+            self.fail(f"entry {seq} is not the chain's first (I6)")
         self.count(type(entry).__name__.lower())
         if isinstance(entry, Commit):
             self._committed(entry, StoredCommit(entry, len(data) - len(blob)))
-        elif entry.commit != self.newest:
-            self.fail(f"fence {seq} names commit {entry.commit.seq}, the line's newest is {self.newest.seq} (I6)")
         self.head = entry
         self._note_line()
         self.check_acknowledged()
@@ -209,14 +213,9 @@ class Oracle:
         if self.entries.get(fence.seq) != fence:
             self.fail(f"a run owns the chain by fence {fence.seq}, which stands in the hole of a collected commit (I6)")
 
-    def _check_after(self, entry: Entry, head: Entry) -> None:
-        """Checks an entry against the one before."""
-        floors = {(f.operator, f.low, f.high): f.number for f in entry.floors}
-        lower = [f for f in head.floors if floors.get((f.operator, f.low, f.high), 0) < f.number]
-        if entry.keep_from < head.keep_from or entry.retained_from < head.retained_from or lower:
-            self.fail(f"entry {entry.seq} lowers the cut {bounds_of(head)} or the floors {lower} (I7)")
-        if isinstance(entry, Commit) and entry.epoch != head.epoch:
-            self.fail(f"run {entry.epoch} committed {entry.seq} after run {head.epoch} had taken over (I6)")
+    def _fail_if(self, violations: list[str]) -> None:
+        for violation in violations:
+            self.fail(violation)
 
     def _committed(self, commit: Commit, stored: StoredCommit) -> None:
         self.unchecked += 1
@@ -224,8 +223,11 @@ class Oracle:
             self._imported(commit, commit.source.commit)
         else:
             self._executed(commit)
+        parent = self.entries.get(commit.parent.seq)
+        self._fail_if(violations_of_commit(commit, parent if isinstance(parent, Commit) else None))
         # An import has no parent, and its view is that of a full entry.
         self.views[commit.link] = advance(self.views[commit.parent], stored)
+        self._fail_if(violations_of_view(self.views[commit.link], commit))
 
     def _imported(self, commit: Commit, source: Link) -> None:
         """A copy of the state of a commit that once was there (I5)."""
@@ -234,7 +236,7 @@ class Oracle:
         self.models[commit.link] = other.models[source]
         self.seen[commit.link], self.shared[commit.link] = other.seen[source], other.shared[source]
         self.rules[commit.link] = other.rules[source]
-        if commit.batch != other.commit(source).batch or commit.parts:
+        if commit.batch != other.commit(source).batch:
             self.fail(f"the copy at {commit.seq} is not one of commit {source.seq} (I5)")
         self.count("imported" if other is self else "cloned")
 
@@ -258,16 +260,7 @@ class Oracle:
             self.models[commit.link][operator.uid] = {key: one for key, one in state.items() if one != EMPTY}
             self._note_seen(commit, operator.uid, attempts)
             self._note_rules(commit, operator.uid, attempts)
-        self._check_batch(commit, self.entries.get(commit.parent.seq))
         self.count("adopted" if any(tile.snapshot is not None for tile in commit.tiles) else "plain")
-
-    def _check_batch(self, commit: Commit, parent: Entry | None) -> None:
-        """Batches of a query follow one another, and a query begins at 0 (I3); time never goes back (I5)."""
-        before = parent.batch if isinstance(parent, Commit) and parent.query_id == commit.query_id else -1
-        if before != commit.batch - 1:
-            self.fail(f"batch {commit.batch} was executed on {commit.parent.seq}, not on the batch before (I3)")
-        if isinstance(parent, Commit) and commit.time_ms < parent.time_ms:
-            self.fail(f"time went back from {parent.time_ms} to {commit.time_ms} (I5)")
 
     def _winners(self, commit: Commit, operator: str) -> list[AttemptModel]:
         """The attempts of an operator's partitions that the commit names."""
@@ -332,10 +325,7 @@ class Oracle:
         self._needed.pop(who, None)
 
     def _check_exist(self, who: str) -> None:
-        there = self._disk.objects
-        missing = [name for name in self._needed[who] if name not in there]
-        if missing:
-            self.fail(f"{who} names {sorted(missing)}, which are not there (I1, I7)")
+        self._fail_if(violations_of_needed(self._needed[who], self._disk.objects, who))
 
     def _stored(self, name: str) -> str:
         """The object's name on the disk."""
