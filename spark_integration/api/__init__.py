@@ -1,1 +1,16 @@
-"""TODO: one paragraph, and a table of what each module owns."""
+"""The calls of a program: environment, streams, writer and query.
+
+Data flows down from here: streams add nodes to the graph of `plan`, the writer plans it and starts the coordinator of
+`driver`. Keeps I11 where a query starts: a program whose settings contradict each other is refused.
+
+| module | owns |
+|---|---|
+| `environment` | settings, sources, `execute` |
+| `stream` | `DataStream` and `KeyedStream` |
+| `windowed` | windows of a keyed stream, and of all elements |
+| `connected` | two keyed streams for one function |
+| `broadcast` | a stream beside a broadcast stream |
+| `writer` | the checks and the start of one query |
+| `job_execution` | the job of `execute`: sinks, defaults, collecting |
+| `query` | the running query: its errors, its end |
+"""

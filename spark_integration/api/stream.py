@@ -76,7 +76,7 @@ class DataStream:
 
     @property
     def key(self) -> StreamKey | None:
-        """How the stream is divided; None: it is not keyed."""
+        """The key of the stream; None: it is not keyed."""
         return None
 
     def followed_by(self, node: Transformation, uid: str | None = None, name: str | None = None) -> DataStream:

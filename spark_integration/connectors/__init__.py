@@ -1,1 +1,16 @@
-"""TODO: one paragraph, and a table of what each module owns."""
+"""Sources and sinks, and the files beside Spark's checkpoint.
+
+Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark's progress is read, never assumed).
+
+| module | owns |
+|---|---|
+| `sink` | the contract of a sink, and `foreachBatch` |
+| `file_sink` | files, exactly once |
+| `element_sinks` | printing, collecting, several sinks |
+| `collection` | a collection as a stream |
+| `heartbeat` | batches while the input is quiet |
+| `source_marker` | the decision about heartbeats, kept |
+| `spark_progress` | Spark's checkpoint location, read |
+| `hadoop_files` | small files by Hadoop's file systems |
+| `state_table` | state as DataFrames |
+"""

@@ -1,8 +1,8 @@
 """A collection of the program as a bounded stream: its elements in a file that Spark streams, in one micro-batch.
 
-The file lies in the query's checkpoint location, and its name has a hash of the content. A run that ends before the
-collection is processed leaves it there, and the next run of the program goes on with it, exactly once. A run that has
-processed it removes it; so a program that is started again reads its collection again, upon the state that it has kept.
+The file is in the query's checkpoint location, and its name has a hash of the content. A run that ends before the
+collection is processed leaves the file, and the next run of the program continues with it, exactly once. A run that has
+processed it removes it; so a program that is started again reads its collection again, on top of its stored state.
 
 The file has one row group, so one task reads all elements in their order.
 """
@@ -61,13 +61,13 @@ class CollectionInput:
     """The file of a collection, in a query's checkpoint location."""
 
     def __init__(self, spark: SparkSession, source: CollectionSource, checkpoint_location: str, number: int) -> None:
-        """Make ready.
+        """Prepare the input; nothing is written yet.
 
         Args:
             spark: The session.
             source: The elements.
-            checkpoint_location: Of the query.
-            number: Which of the job's sources it is, from 0.
+            checkpoint_location: The query's.
+            number: Number of the source in the job, from 0.
         """
         self._directory = _DIRECTORY if number == 0 else f"{_DIRECTORY}-{number}"
         self._spark = spark
@@ -79,13 +79,13 @@ class CollectionInput:
         data = _file(self._source.table)
         digest = hashlib.sha256(data).hexdigest()[:32]
         if not any(name.startswith(digest) for name in self._files.list_names(self._directory)):
-            # Spark remembers the files that it has read by their names.
+            # Spark identifies the files that it has read by their names.
             self._files.create(f"{self._directory}/{digest}-{tokens.token()}.parquet", data)
         reader = self._spark.readStream.schema(self._source.elements.schema)
         return reader.parquet(self._files.url(self._directory))
 
     def end(self, complete: bool) -> None:
-        """The query has ended; if everything was processed, remove the files."""
+        """End the query; if everything was processed, remove the files."""
         if complete:
             for name in list(self._files.list_names(self._directory)):
                 self._files.delete(f"{self._directory}/{name}")

@@ -1,4 +1,4 @@
-"""Sinks that give a stream's elements to the driver: printed, or to whoever iterates over them."""
+"""Sinks that bring a stream's elements to the driver, to print or to iterate over them; and several sinks as one."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from varvite.spark_integration.elements.types import ElementType
 
 BATCHES_MAX: Final = 4
-"""Batches that a collecting query is ahead of its reader."""
+"""Batches by which a collecting query may be ahead of its reader."""
 
 
 def elements_by_partition(df: DataFrame, elements: ElementType) -> list[tuple[int, Any]]:
     """(partition, element) of every row, partition by partition, in their order there."""
     columns = [F.col(f"`{name}`") for name in elements.schema.names]
     table = df.select(*columns, F.spark_partition_id().alias(PARTITION_COLUMN)).toArrow()
-    found: list[tuple[int, Any]] = []
+    pairs: list[tuple[int, Any]] = []
     for batch in table.to_batches():
         partitions: Any = batch.column(PARTITION_COLUMN).to_pylist()
-        found.extend(zip(partitions, elements.reader(batch.schema).rows(batch), strict=True))
-    return found
+        pairs.extend(zip(partitions, elements.reader(batch.schema).rows(batch), strict=True))
+    return pairs
 
 
 class PrintSink(Sink):
@@ -45,7 +45,7 @@ class PrintSink(Sink):
         self._elements = elements
         self._identifier = identifier
         self.parallelism = 1
-        """Of what is printed; above 1 each line begins with the partition."""
+        """Partitions of the printed stream; above 1 each line begins with the partition."""
 
     def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
         del batch_id, seq
@@ -111,11 +111,11 @@ class CollectSink(Sink):
         self._put([element for _, element in elements_by_partition(df, self._elements)])
 
     def end(self) -> None:
-        """There is no further batch."""
+        """Tell the reader that there is no further batch."""
         self._put(None)
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """Drop further batches: nobody reads them."""
         self._closed.set()
 
     def next_batch(self) -> list[Any] | None:
@@ -148,7 +148,7 @@ class CloseableIterator:
 
         Raises:
             StopIteration: The job has ended, or the iterator is closed.
-            VarviteError: What ended the job; a `UserFunctionError` if the user's function raised.
+            VarviteError: The error that ended the job; a `UserFunctionError` if the user's function raised.
         """
         while not self._ended:
             for element in self._elements:

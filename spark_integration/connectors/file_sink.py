@@ -1,22 +1,22 @@
-"""A directory of files, exactly once: each batch owns a subdirectory and replaces it as a whole.
+"""Writes files, exactly once: each batch owns a subdirectory and replaces it as a whole.
 
 ```
 <path>/batch_id=<N>/part-…            output of batch N; readers see `batch_id` as a partition column
-<path>/_varvite/owner                   whose directory it is: job id and query id
-<path>/_varvite/commit-<seq>            output of that batch, under that seq, is complete
+<path>/_varvite/owner                 the directory's owner: job id and query id
+<path>/_varvite/commit-<seq>          the output of the batch with this seq is complete
 ```
 
-A batch is written to its directory in Spark's mode "overwrite"; then its commit marker is created, then older markers
-are deleted. No marker is ever overwritten, since no seq is used twice, and a torn one does not parse and so does not
-count. So a crash anywhere leaves either no marker for the seq, and the batch is executed again and replaces its rows,
-or a marker, and the batch is adopted.
+A batch is written to its directory in Spark's mode "overwrite". Then its commit marker is created, then older markers
+are deleted. No marker is ever overwritten, since no seq is used twice; a torn one does not parse and is ignored. A
+crash leaves no marker for the seq, then the batch is executed again and replaces its rows; or a marker, then the batch
+is adopted.
 
-Limits. A driver that another one fenced while it was writing may still finish that one write (I6), into the directory
-that its successor replaces; make sure that it is dead before the next one starts. After an explicit rewind of the job,
+Limits. A driver that is fenced while it writes may still finish that one write (I6), into the directory that its
+successor replaces; make sure that it is dead before the next one starts. After an explicit rewind of the job,
 directories of the abandoned batches stay visible until the job reaches their ids again and replaces them. A *new* query
 (a new checkpoint location) counts its batches from 0 again and would replace the output of the old one; that is
-refused. Files of a local disk are not synced: after a power loss Spark's files may be incomplete although their marker
-is there.
+refused. Files on a local disk are not synced: after a power loss Spark's files may be incomplete although their marker
+exists.
 
 No listing on the hot path: only `prepare` lists, and only `_varvite/`.
 """
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 MARKERS: Final = "_varvite"
-"""Directory of the markers; Spark's readers pass over names that begin with `_`."""
+"""Directory of the markers; Spark's readers ignore names that begin with `_`."""
 OWNER: Final = f"{MARKERS}/owner"
 _COMMIT: Final = re.compile(r"commit-(\d{20})")
 
 
 class OutputOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose output directory it is."""
+    """The owner of an output directory."""
 
     job_id: str
     query_id: str
 
 
 class OutputCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """The output of a batch is complete."""
+    """The marker of a batch whose output is complete."""
 
     job_id: str
     batch: int
@@ -72,7 +72,7 @@ def commit_name(seq: int) -> str:
 
 
 def commit_seq(file: str) -> int | None:
-    """The seq that a file name below `_varvite/` is the marker of; None for other files."""
+    """The seq of a marker's file name below `_varvite/`; None for other files."""
     match = _COMMIT.fullmatch(file)
     return int(match[1]) if match else None
 
@@ -95,7 +95,7 @@ FORMATS: Final = ("csv", "json", "orc", "parquet")
 
 
 class FileSink(Sink):
-    """See the module."""
+    """Writes each batch to its subdirectory."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class FileSink(Sink):
         checkpoint_location: str,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Nothing is read or written yet.
+        """Check the arguments; nothing is read or written yet.
 
         Args:
             spark: The user's session.
@@ -128,11 +128,11 @@ class FileSink(Sink):
         self._markers: set[int] = set()
 
     def prepare(self, job_id: str) -> None:
-        """Look whose directory it is.
+        """Read the owner and the markers of the directory.
 
         Raises:
             InvalidRequestError: It belongs to another job or query, or is in use without a marker of varvite.
-            CorruptDataError: The file that says whose it is does not parse.
+            CorruptDataError: The owner's file does not parse.
         """
         self._job_id = job_id
         self._owner = self._read(OWNER, OutputOwner)
@@ -160,16 +160,16 @@ class FileSink(Sink):
         self._markers = {seq}
 
     def _claim(self) -> None:
-        """Before the first output: write down whose directory it is."""
+        """Write the owner, before the first output."""
         if self._owner is not None:
             return
         query_id = self._checkpoint.query_id()
         owner = OutputOwner(job_id=self._job_id, query_id=query_id)
-        found = self._read(OWNER, OutputOwner)
-        if found is not None:
-            self._check_owner(found, query_id)
+        present = self._read(OWNER, OutputOwner)
+        if present is not None:
+            self._check_owner(present, query_id)
         else:
-            self._files.delete(OWNER)  # a torn claim, see `_check_unused`
+            self._files.delete(OWNER)  # torn by a crash, as in `_check_unused`
             self._files.create(OWNER, encode_marker(owner))
         self._owner = owner
 
@@ -186,7 +186,7 @@ class FileSink(Sink):
             )
 
     def _check_unused(self) -> None:
-        """No readable owner: then only a claim that a crash tore may be in the directory."""
+        """Check that a directory without a readable owner holds nothing else than an owner that a crash tore."""
         foreign = next((n for n in self._files.list_names() if n != MARKERS and not n.startswith(".")), None)
         if foreign is None:
             return
@@ -205,9 +205,9 @@ class FileSink(Sink):
         return file in self._files.list_names(directory)
 
     def _read_markers(self) -> None:
-        """Find the commit with the highest seq; remember all markers, so that the next commit can delete them."""
-        found = (commit_seq(file) for file in self._files.list_names(MARKERS))
-        self._markers = {seq for seq in found if seq is not None}
+        """Read the commit with the highest seq, and remember all markers, which the next commit deletes."""
+        seqs = (commit_seq(file) for file in self._files.list_names(MARKERS))
+        self._markers = {seq for seq in seqs if seq is not None}
         for seq in sorted(self._markers, reverse=True):
             marker = self._read(commit_name(seq), OutputCommit)
             if marker is not None:
@@ -224,7 +224,7 @@ class FileSink(Sink):
 
 
 def check_format(file_format: str) -> str:
-    """A format of this sink. Raises `InvalidRequestError`."""
+    """Check the name of a format. Raises `InvalidRequestError`."""
     if file_format not in FORMATS:
         raise InvalidRequestError(
             f"format {file_format!r} is no file format of this sink; use one of {', '.join(FORMATS)}, or "

@@ -1,7 +1,7 @@
-"""Small files through Hadoop's FileSystem in Spark's JVM, so that every URL that Spark knows works the same here.
+"""Small files through Hadoop's FileSystem in Spark's JVM, which supports every URL that Spark does.
 
-For files of a few kilobytes on the driver: one or two calls into the JVM each, no listing except `list_names` and
-`is_empty`. Errors of the file system become `RetryableError`s; a location that cannot be right, `InvalidRequestError`.
+For files of a few kilobytes on the driver: one or two calls into the JVM each, no listing except `list_names`. Errors of
+the file system become `RetryableError`s; a location that cannot be right, `InvalidRequestError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DAMAGED: Final = frozenset({"org.apache.hadoop.fs.ChecksumException"})
 
 
 class DamagedFileError(Exception):
-    """The file system's own checksum says that the file's bytes are not what was written."""
+    """The file's bytes do not match the file system's own checksum."""
 
 
 class HadoopDirectory:
@@ -64,7 +64,7 @@ class HadoopDirectory:
         """The whole file; None if there is none.
 
         Raises:
-            DamagedFileError: The file system found wrong bytes.
+            DamagedFileError: The file system's checksum does not match.
             MayHaveHappenedError: It failed otherwise.
         """
         try:
@@ -112,7 +112,7 @@ class HadoopDirectory:
         return self._path_class(self._root, name) if name else self._root
 
     @contextmanager
-    def _translated(self, doing: str, name: str) -> Iterator[None]:
+    def _translated(self, action: str, name: str) -> Iterator[None]:
         try:
             yield
         except Py4JJavaError as error:
@@ -123,11 +123,11 @@ class HadoopDirectory:
                 raise FileExistsError(name) from None
             if kinds & _DAMAGED:
                 raise DamagedFileError(_reason(error)) from None
-            raise MayHaveHappenedError(f"{doing} failed: {_reason(error)}", object_name=self.url(name)) from error
+            raise MayHaveHappenedError(f"{action} failed: {_reason(error)}", object_name=self.url(name)) from error
 
 
 def _kinds(error: Py4JJavaError) -> set[str]:
-    """Class names of the Java exception and of what caused it."""
+    """Class names of the Java exception and of its causes."""
     kinds: set[str] = set()
     exception: Any = error.java_exception
     while exception is not None and len(kinds) < 20:  # noqa: PLR2004  a chain of causes may be a ring

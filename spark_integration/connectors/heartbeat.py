@@ -1,8 +1,8 @@
-"""Heartbeats: batches that Spark runs although the job's input is quiet, so that timers fire (design 4).
+"""Heartbeats: batches that Spark runs although the job's input is quiet, so that timers fire.
 
-Spark starts no micro-batch while no source has news. So the input is united with a `rate` source, which has news every
-second. Its rows carry nothing but a flag; they are dropped before the first operator sees the batch, which is then like
-any other: it is executed, committed and acknowledged.
+Spark starts a micro-batch only when a source has new rows. So the input is united with a `rate` source, which has some
+every second. Its rows carry only a flag and are dropped before the first operator. The batch is then like any other: it
+is executed, committed and acknowledged (`docs/guide/timers.md`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def with_heartbeat(df: DataFrame) -> DataFrame:
     """The streaming input, with the flag and the heartbeats' rows."""
     rate = df.sparkSession.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
     empty = [F.lit(None).cast(field.dataType).alias(field.name) for field in df.schema.fields]
-    # Not a literal true: nothing may conclude from the plan that a batch of heartbeats alone has no rows.
+    # Not a literal true: from that the optimizer could conclude that a batch of heartbeats alone has no rows.
     beats = rate.select(*empty, (F.col("value") >= 0).alias(HEARTBEAT_COLUMN))
     return df.withColumn(HEARTBEAT_COLUMN, F.lit(False)).union(beats)
 

@@ -1,8 +1,8 @@
-"""Where the output rows of a batch go: the `Sink` contract, and the sink that calls a user's function.
+"""The contract of a `Sink` for the output rows of a batch, and the sink that calls a user's function.
 
 A sink gets the rows of one batch after the batch's checkpoint is durable (I1), and only rows of the committed attempts
 (I2). It is called again for the same batch, with a higher seq, if the driver died before Spark acknowledged the batch
-and the sink did not say that it holds the batch's output.
+and `last_committed` does not name it.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class Sink(ABC):
     """Takes the output of a query, batch by batch; used by one thread at a time."""
 
     def prepare(self, job_id: str) -> None:  # noqa: B027  most sinks have nothing to prepare
-        """Called once, before the query starts. What it raises prevents the start.
+        """Called once, before the query starts. An exception prevents the start.
 
         Args:
-            job_id: Of the job; stays for the life of its storage.
+            job_id: Id of the job; constant for the life of its storage.
         """
 
     @abstractmethod
     def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
-        """Write the output of a batch; when it returns, the output is there.
+        """Write the output of a batch, completely when it returns.
 
         Args:
             df: The rows.
             batch_id: Spark's id of the batch.
-            seq: Of the batch's checkpoint. Rises from call to call, also when a batch is executed again.
+            seq: Seq of the batch's checkpoint. It rises from call to call, also when a batch is executed again.
         """
 
     def last_committed(self) -> SinkCommit | None:
-        """The last batch whose output is complete, with its seq; None if there is none or the sink cannot know.
+        """The last batch whose output is complete, with its seq; None if there is none or the sink does not know.
 
-        A sink that knows is not given the same batch again: its checkpoint is adopted instead.
+        A batch that the sink names is not written again: its checkpoint is adopted instead.
         """
         return None
 

@@ -1,9 +1,9 @@
-"""The marker of a query's sources beside Spark's checkpoint: are heartbeats among them?
+"""The marker of a query's sources beside Spark's checkpoint: whether heartbeats are among them.
 
 Format: docs/reference/formats/query-sources.md.
 
-Spark does not take a checkpoint location back with another number of sources. So what the first run decides holds for
-the life of the location, whatever later runs would decide.
+Spark refuses a checkpoint location with another number of sources. So the decision of the first run holds for the life
+of the location.
 
 Invariants: I8 (a frame with magic, version and checksums), I11 (a contradiction is an error before the query starts).
 """
@@ -37,7 +37,7 @@ class QuerySources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointFiles(Protocol):
-    """What is needed of the checkpoint location; `HadoopDirectory` has it."""
+    """The part of a `HadoopDirectory` that is needed of the checkpoint location."""
 
     def url(self, name: str) -> str: ...
     def read(self, name: str) -> bytes | None: ...
@@ -61,7 +61,7 @@ def decode_sources(data: bytes, object_name: str) -> QuerySources:
 
 
 def settle_heartbeat(files: CheckpointFiles, *, option: bool | None, has_timers: bool) -> bool:
-    """Whether the query has heartbeats. Until Spark has planned a batch that is decided anew, and kept if it is yes.
+    """Decide if the query has heartbeats, anew until Spark has planned a batch; True is written as the marker.
 
     Args:
         files: Spark's checkpoint location.
@@ -69,28 +69,28 @@ def settle_heartbeat(files: CheckpointFiles, *, option: bool | None, has_timers:
         has_timers: A function of the job has timers.
 
     Raises:
-        InvalidRequestError: The location's queries are without heartbeats and the option wants them, or the reverse.
-        CorruptDataError: The marker of a location that was used is damaged.
+        InvalidRequestError: The location's queries are without heartbeats and the option is true, or the reverse.
+        CorruptDataError: The marker of a location in use is damaged.
     """
     data = files.read(MARKER)
     if next(iter(files.list_names("offsets")), None) is None:
-        wanted = has_timers if option is None else option
+        heartbeat = has_timers if option is None else option
         files.delete(MARKER)
-        if wanted:
+        if heartbeat:
             files.create(MARKER, encode_sources(QuerySources(heartbeat=True)))
-        return wanted
-    known = data is not None and decode_sources(data, files.url(MARKER)).heartbeat
-    if option is not None and option != known:
+        return heartbeat
+    heartbeat = data is not None and decode_sources(data, files.url(MARKER)).heartbeat
+    if option is not None and option != heartbeat:
         raise InvalidRequestError(
             f"{HEARTBEAT_ENABLED.key} is {str(option).lower()}, but this checkpoint location began with "
-            f"{str(known).lower()}, and Spark does not take it back with another number of sources; remove "
+            f"{str(heartbeat).lower()}, and Spark does not take it back with another number of sources; remove "
             "the setting, or start with a new checkpointLocation",
             object_name=files.url(""),
         )
-    if has_timers and not known and option is None:
+    if has_timers and not heartbeat and option is None:
         _log.warning(
             "the query has timers but no heartbeats, because its checkpoint location %s began without them: timers "
             "fire only in batches that have input; a new checkpointLocation begins with heartbeats",
             files.url(""),
         )
-    return known
+    return heartbeat

@@ -1,6 +1,6 @@
-"""What Spark's own checkpoint location says of a query's progress: query id, offsets, committed batches (I11).
+"""A query's progress in Spark's own checkpoint location: query id, offsets, committed batches (I11).
 
-Read through the driver's JVM, with Spark's own file systems; `varvite.materializer.restore.spark_files` knows the
+Read through the driver's JVM, with Spark's own file systems; `varvite.materializer.restore.spark_files` parses the
 files.
 """
 
@@ -35,18 +35,18 @@ class SparkCheckpoint:
         return self._files.location
 
     def query_id(self) -> str:
-        """The query's id, which stays the same for the location's life.
+        """The query's id, constant for the location's life.
 
         Raises:
             MissingObjectError: Spark has not written it yet, or it is gone.
         """
-        found = self.known_query_id()
-        if found is None:
+        query_id = self.known_query_id()
+        if query_id is None:
             raise MissingObjectError(
                 "Spark's checkpoint location has no query metadata; restore the location",
                 object_name=self._files.url("metadata"),
             )
-        return found
+        return query_id
 
     def known_query_id(self) -> str | None:
         """The query's id; None before the query's first start."""
@@ -58,19 +58,19 @@ class SparkCheckpoint:
 
         Raises:
             MissingObjectError: Spark has no offsets of that batch (any more).
-            IncompatibleError: A version of the offset log that is not known.
+            IncompatibleError: An unknown version of the offset log.
         """
-        found = self._source_hash(batch)
-        if found is None:
+        source_hash = self._source_hash(batch)
+        if source_hash is None:
             raise MissingObjectError(
                 "Spark's checkpoint location has no offsets of this batch; restore the location",
                 batch=batch,
                 object_name=self._files.url(f"offsets/{batch}"),
             )
-        return found
+        return source_hash
 
     def progress(self, batch: int) -> SparkProgress:
-        """What the choice of the base needs, for the batch that Spark wants executed now. Raises as `source_hash`."""
+        """The input of the choice of a base, for the batch that Spark starts now. Raises as `source_hash`."""
         previous = self._source_hash(batch - 1) if batch > 0 else None
         return SparkProgress(
             batch=batch,
@@ -80,7 +80,7 @@ class SparkCheckpoint:
         )
 
     def latest_planned_batch(self) -> int | None:
-        """Highest batch that Spark has offsets of; None before the first. Lists the offset log."""
+        """Highest batch with offsets; None before the first. Lists the offset log."""
         return self._highest("offsets")
 
     def latest_committed_batch(self) -> int | None:
@@ -88,7 +88,7 @@ class SparkCheckpoint:
         return self._highest("commits")
 
     def is_caught_up(self) -> bool:
-        """Whether Spark has acknowledged the last batch that it has planned; False before the first."""
+        """True if Spark has acknowledged the last batch that it has planned; False before the first."""
         committed = self.latest_committed_batch()
         return committed is not None and committed == self.latest_planned_batch()
 

@@ -1,1 +1,14 @@
-"""TODO: one paragraph, and a table of what each module owns."""
+"""Elements of a stream on both sides of Arrow: their types, their columns, and Python values of them.
+
+| module | owns |
+|---|---|
+| `types` | the types of elements, and their schemas |
+| `columns` | values of a type as columns |
+| `arrow_rows` | rows from and to Arrow |
+| `arrow_values` | Python values as Arrow columns |
+| `row_values` | rows as values of a state |
+| `grouped_rows` | the rows of a batch by key |
+| `key_group_order` | the order in which a worker processes rows |
+| `side_by_side` | rows of several streams in one |
+| `arrow_task` | `mapInArrow`, and the Python worker around it |
+"""

@@ -61,7 +61,7 @@ class RowReader:
 
 
 def column_reader(arrow_type: pa.DataType) -> Callable[[pa.Array], list[Any]]:
-    """A function from a column of that type to the Python values that Spark gives its users."""
+    """A function from a column of a type to the Python values that Spark gives its users."""
     if pa.types.is_timestamp(arrow_type):
         return _timestamps
     if pa.types.is_struct(arrow_type):
@@ -153,7 +153,7 @@ class RowWriter:
         tuples = self._tuples(rows)
         try:
             widths = set(map(len, tuples))
-        except TypeError:  # one has no length
+        except TypeError:  # a row has no length
             widths = set()
         if widths != {self._width}:
             self._explain_width(tuples)
@@ -162,7 +162,7 @@ class RowWriter:
         return [self._column(i, field, columns[i]) for i, field in enumerate(self._schema)]
 
     def _tuples(self, rows: list[Any]) -> list[Any]:
-        """Rows as sequences in column order: dicts, and Rows with the columns' names, by name; others as they are."""
+        """Rows as sequences in column order: dicts, and Rows with the columns' names, by name; others unchanged."""
         if type(rows[0]) is dict or any(type(row) is dict for row in rows):
             names = self._names
             return [tuple(map(row.get, names)) if isinstance(row, dict) else in_order(row, names) for row in rows]
@@ -206,5 +206,5 @@ def _fits(value: Any, arrow_type: pa.DataType) -> bool:
 
 
 def quoted(column: str) -> str:
-    """A column's name as it stands there: one column, whatever dots and backticks its name has."""
+    """A column's name quoted for an expression, dots and backticks included."""
     return f"`{column.replace('`', '``')}`"

@@ -1,4 +1,9 @@
-"""`mapInArrow` for rows whatever their columns are called: PySpark's own asks for each by its name as an expression."""
+"""`mapInArrow` for columns with any names, and the Python worker that runs it: its connection and its garbage.
+
+PySpark's own `mapInArrow` reads each column's name as an expression, so dots and backticks in it fail. Its connection
+to the JVM waits for delayed acknowledgements, and its workers collect garbage after each task; both cost milliseconds
+of every batch (`promptly`, `freeze_modules`).
+"""
 
 from __future__ import annotations
 
@@ -11,18 +16,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-    from collections.abc import Iterable, Iterator
 
 
 def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: StructType) -> DataFrame:
-    """What the function makes of the rows; it sees the columns under their names, dots and backticks included."""
+    """Apply a function to the rows; it sees the columns under their names, dots and backticks included."""
     names = rows.columns
     if not any("." in name or "`" in name for name in names):
         return rows.mapInArrow(function, schema)
@@ -31,7 +35,7 @@ def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: StructType) -
 
 
 class _UnderNames:
-    """The function for batches whose columns are called otherwise than it expects; picklable."""
+    """A function for batches whose columns have other names than it expects; picklable."""
 
     def __init__(self, function: ArrowFunction, names: list[str]) -> None:
         self._function = function
@@ -44,38 +48,38 @@ class _UnderNames:
 _Received = TypeVar("_Received")
 
 DESCRIPTORS_MAX: Final = 64
-"""Where the connection is looked for: it is one of the first files that the process opens."""
+"""File descriptors among which the connection is searched: it is one of the first files that the process opens."""
 _QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
 def promptly(received: Iterable[_Received]) -> Iterator[_Received]:
-    """What comes from the JVM, piece by piece, and its kernel is told of each.
+    """The pieces that come from the JVM, each acknowledged at once (TCP_QUICKACK).
 
-    A user's own connections in the same process are treated in the same way, which they do not notice.
+    A user's own connections in the same process are treated in the same way, without an effect on them.
     """
     with ExitStack() as open_until_the_end:
-        found = [c for d in range(DESCRIPTORS_MAX) if (c := connection_over_tcp(d)) is not None]
-        for connection in found:
+        connections = [c for d in range(DESCRIPTORS_MAX) if (c := connection_over_tcp(d)) is not None]
+        for connection in connections:
             open_until_the_end.enter_context(connection)
             _set(connection, socket.TCP_NODELAY)
-        _acknowledge(found)
+        _acknowledge(connections)
         for piece in received:
-            _acknowledge(found)
+            _acknowledge(connections)
             yield piece
-        _acknowledge(found)
+        _acknowledge(connections)
 
 
 def connection_over_tcp(descriptor: int) -> socket.socket | None:
-    """A descriptor of its own for a connection over TCP; None if that one is anything else."""
+    """A duplicate of a descriptor, if it is a connection over TCP; else None."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return None
-        found = socket.socket(fileno=os.dup(descriptor))
+        connection = socket.socket(fileno=os.dup(descriptor))
     except OSError:
         return None
-    if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
-        return found
-    found.close()
+    if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
+        return connection
+    connection.close()
     return None
 
 
@@ -86,16 +90,16 @@ def _acknowledge(connections: Iterable[socket.socket]) -> None:
 
 
 def _set(connection: socket.socket, option: int) -> None:
-    with suppress(OSError):  # the connection has ended, which its reader will find
+    with suppress(OSError):  # the connection has ended; its reader notices that
         connection.setsockopt(socket.IPPROTO_TCP, option, 1)
 
 
 @cache
 def freeze_modules() -> None:
-    """Take what this Python worker of Spark has loaded out of garbage collection; once.
+    """Exclude the modules of this Python worker of Spark from garbage collection; once.
 
-    Spark lets its workers collect garbage after every task: 30 ms of CPU, which find nothing among the objects of
-    modules, beside the commit and the sink of the batch. What is garbage by now is collected before.
+    Spark's workers collect garbage after every task. That takes 30 ms of CPU beside the commit and the sink of the
+    batch, and finds nothing among the objects of modules. Present garbage is collected before.
     """
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
 """Python values as an Arrow column of a type that Spark has, at any depth.
 
-A naive datetime means local time where the type has a zone, as everywhere in Spark's Python API. A number goes into a
-column of integers only if it is whole: Arrow would cut it off. A struct is a dict by names, or its values in order, but
-for a row that has just the names of the fields (`in_order`).
+A naive datetime means local time where the type has a zone, as everywhere in Spark's Python API. A column of integers
+takes whole numbers only: Arrow would truncate others. A struct is a dict by names, or its values in order; a row with
+exactly the names of the fields is read by name (`in_order`).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _FRACTIONAL: Final = (float, np.floating, Decimal)
 
 
 def to_array(values: Sequence[Any], arrow_type: Any, zone: tzinfo | None = None) -> pa.Array:
-    """A column of these values; raises whatever Python and Arrow raise for one that is not of the type.
+    """A column of these values; raises what Python and Arrow raise for a value that is not of the type.
 
     `zone` is that of naive datetimes, if it is not the local one.
     """
-    return pa.array(_suited(values, arrow_type, zone), arrow_type)
+    return pa.array(_converted(values, arrow_type, zone), arrow_type)
 
 
 def zoned(column: Any, arrow_type: Any, zone: str | None) -> Any:
     """The column with its naive timestamps, at any depth, as those of a zone where `arrow_type` has one.
 
     Args:
-        column: Of some type; one without such timestamps is given back as it is.
-        arrow_type: What it is to become.
+        column: Of some type; without such timestamps it is returned unchanged.
+        arrow_type: The type that it is to get.
         zone: Of naive timestamps; None: the local one.
 
-    Raises whatever Arrow raises for a column that is not of the type.
+    Raises what Arrow raises for a column that is not of the type.
     """
     if not _is_naive(column.type, arrow_type):
         return column
@@ -66,33 +66,33 @@ def zone_in(kind: Any) -> str | None:
     return next(filter(None, map(zone_in, parts)), None)
 
 
-def _is_naive(kind: Any, wanted: Any) -> bool:
-    """Whether columns of the one type have naive timestamps where the other has a zone."""
+def _is_naive(kind: Any, target: Any) -> bool:
+    """True if columns of the first type have naive timestamps where the other has a zone."""
     if pa.types.is_timestamp(kind):
-        return kind.tz is None and pa.types.is_timestamp(wanted) and wanted.tz is not None
-    if not (pa.types.is_nested(kind) and pa.types.is_nested(wanted)) or kind.num_fields != wanted.num_fields:
+        return kind.tz is None and pa.types.is_timestamp(target) and target.tz is not None
+    if not (pa.types.is_nested(kind) and pa.types.is_nested(target)) or kind.num_fields != target.num_fields:
         return False
-    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+    if pa.types.is_struct(kind) and pa.types.is_struct(target):
         names = [field.name for field in kind]
-        return any(_is_naive(kind.field(field.name).type, field.type) for field in wanted if field.name in names)
-    return any(_is_naive(kind.field(i).type, wanted.field(i).type) for i in range(kind.num_fields))
+        return any(_is_naive(kind.field(field.name).type, field.type) for field in target if field.name in names)
+    return any(_is_naive(kind.field(i).type, target.field(i).type) for i in range(kind.num_fields))
 
 
 def in_order(row: Any, names: list[str]) -> Any:
-    """The values of a row that has these names in another order, in this order; anything else as it is."""
-    own: Any = None
+    """The values in this order of a row that has these names in another one; anything else is returned unchanged."""
+    fields: Any = None
     if isinstance(row, Row):
-        own = row.FIELD_NAMES
+        fields = row.FIELD_NAMES
     elif isinstance(row, SparkRow):
-        own = getattr(row, "__fields__", None)
-    if own is None or list(own) == names or len(own) != len(names) or set(own) != set(names):
+        fields = getattr(row, "__fields__", None)
+    if fields is None or list(fields) == names or len(fields) != len(names) or set(fields) != set(names):
         return row
-    values = dict(zip(own, tuple(row), strict=True))
+    values = dict(zip(fields, tuple(row), strict=True))
     return tuple([values[name] for name in names])
 
 
-def _suited(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> Sequence[Any]:
-    """Values that Arrow takes for what they mean; the given object if these are such."""
+def _converted(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> Sequence[Any]:
+    """Values that Arrow reads as they are meant; the same object if nothing changes."""
     if pa.types.is_integer(kind):
         return _whole(values)
     if pa.types.is_timestamp(kind):
@@ -101,12 +101,12 @@ def _suited(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> Sequence[A
         return _structs(values, kind, zone)
     if pa.types.is_map(kind):
         return _maps(values, kind, zone)
-    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_looked_at(kind.value_type):
-        return _lists(values, lambda elements: _suited(elements, kind.value_type, zone))
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _may_change(kind.value_type):
+        return _lists(values, lambda elements: _converted(elements, kind.value_type, zone))
     return values
 
 
-def _is_looked_at(kind: Any) -> bool:
+def _may_change(kind: Any) -> bool:
     return pa.types.is_nested(kind) or pa.types.is_integer(kind) or pa.types.is_timestamp(kind)
 
 
@@ -125,17 +125,17 @@ def _instants(values: Sequence[Any], zone: tzinfo | None) -> list[Any]:
 
 
 def _instant(value: Any, zone: tzinfo | None) -> datetime | None:
-    given: Any = value
+    moment: Any = value
     if isinstance(value, np.datetime64):
-        given = value.astype("datetime64[us]").item()
-    if given is None or (isinstance(given, datetime) and given != given):  # noqa: PLR0124 - only NaT differs
+        moment = value.astype("datetime64[us]").item()
+    if moment is None or (isinstance(moment, datetime) and moment != moment):  # noqa: PLR0124 - only NaT differs
         return None
-    if not isinstance(given, datetime):
+    if not isinstance(moment, datetime):
         raise TypeError(f"{value!r} is no datetime")
-    if given.tzinfo is not None:
-        return given
-    of_pandas: Any = getattr(given, "to_pydatetime", None)
-    plain: datetime = given if of_pandas is None else of_pandas()
+    if moment.tzinfo is not None:
+        return moment
+    of_pandas: Any = getattr(moment, "to_pydatetime", None)
+    plain: datetime = moment if of_pandas is None else of_pandas()
     return plain.astimezone() if zone is None else plain.replace(tzinfo=zone)
 
 
@@ -145,9 +145,9 @@ def _structs(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> list[Any]
     changed: dict[str, Sequence[Any]] = {}
     for field in kind:
         column = [None if record is None else record.get(field.name) for record in records]
-        suited = _suited(column, field.type, zone)
-        if suited is not column:
-            changed[field.name] = suited
+        converted = _converted(column, field.type, zone)
+        if converted is not column:
+            changed[field.name] = converted
     if not changed:
         return records
     return [
@@ -163,19 +163,19 @@ def _record(value: Any, names: list[str]) -> dict[str, Any]:
 
 
 def _maps(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> Sequence[Any]:
-    def suited(pairs: list[Any]) -> list[Any]:
-        given = [key for key, _ in pairs], [item for _, item in pairs]
-        keys, items = _suited(given[0], kind.key_type, zone), _suited(given[1], kind.item_type, zone)
-        return pairs if keys is given[0] and items is given[1] else list(zip(keys, items, strict=True))
+    def convert(pairs: list[Any]) -> list[Any]:
+        old_keys, old_items = [key for key, _ in pairs], [item for _, item in pairs]
+        keys, items = _converted(old_keys, kind.key_type, zone), _converted(old_items, kind.item_type, zone)
+        return pairs if keys is old_keys and items is old_items else list(zip(keys, items, strict=True))
 
-    return _lists([list(value.items()) if isinstance(value, dict) else value for value in values], suited)
+    return _lists([list(value.items()) if isinstance(value, dict) else value for value in values], convert)
 
 
-def _lists(values: Sequence[Any], suited: Callable[[list[Any]], Sequence[Any]]) -> Sequence[Any]:
-    """The lists with other elements, if all of them together need others."""
+def _lists(values: Sequence[Any], convert: Callable[[list[Any]], Sequence[Any]]) -> Sequence[Any]:
+    """The lists with converted elements; the same object if no element changes."""
     elements = list(chain.from_iterable(value for value in values if value is not None))
-    others = suited(elements)
-    if others is elements:
+    converted = convert(elements)
+    if converted is elements:
         return values
-    rest = iter(others)
+    rest = iter(converted)
     return [None if value is None else [next(rest) for _ in value] for value in values]

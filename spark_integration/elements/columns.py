@@ -1,7 +1,7 @@
 """Values of a type as Arrow columns that Spark can hold, and back.
 
-A type that Spark has becomes that type, nested ones too; what it has not (pickled objects, integers of any size, times
-of day) is a binary column of the value's wire form, or of the pickle itself. None is null everywhere.
+A type that Spark has becomes that type, nested ones too. Any other (pickled objects, integers of any size, times of
+day) becomes a binary column of the value's wire form, or of the pickle itself. None is null everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`GroupedRows`: the rows of a batch by key, and what Arrow and numpy compute of a column for each key at once. Pure.
+"""`GroupedRows`: the rows of a batch by key, and reductions of a column for all keys at once. Pure.
 
 Order counts: a reduction takes the rows of a key in the order of the batch, so equal batches give equal results (I5).
 """
@@ -23,17 +23,17 @@ class GroupedRows:
 
     Args:
         keys: The keys of the batch.
-        known: For each key whether it had state before the batch (Arrow booleans).
+        has_state: For each key, true if it had state before the batch (Arrow booleans).
     """
 
-    def __init__(self, keys: BatchKeys, known: Any) -> None:
+    def __init__(self, keys: BatchKeys, has_state: Any) -> None:
         self.keys = keys
-        self.known = known
+        self.has_state = has_state
         self.count = len(keys)
         self.positions: np.ndarray[Any, Any] = np.arange(0) if keys.positions is None else keys.positions
 
     def reduce(self, column: Any, function: str, positions: Any = None) -> Any:
-        """For each key Arrow's `hash_<function>` of its values, as Arrow does it; null for a key without rows.
+        """Arrow's `hash_<function>` of each key's values; null for a key without rows.
 
         Args:
             column: A value for each row.
@@ -61,12 +61,12 @@ class GroupedRows:
         return self._assigned(rows)
 
     def _assigned(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        found = np.full(self.count, -1)
-        found[self.positions[rows]] = rows  # of several for one key, numpy keeps the last
-        return found
+        places = np.full(self.count, -1)
+        places[self.positions[rows]] = rows  # of several for one key, numpy keeps the last
+        return places
 
     def row_counts(self) -> np.ndarray[Any, Any]:
-        """How many rows each key has."""
+        """The number of rows of each key."""
         return np.bincount(self.positions, minlength=self.count)
 
 
@@ -78,7 +78,7 @@ def take(column: Any, places: np.ndarray[Any, Any]) -> Any:
 
 
 def sum_fits(values: Any) -> bool:
-    """Whether Arrow's sum of any of these integers, which would wrap, is right."""
+    """True if no sum of some of these integers exceeds 64 bits, where Arrow would wrap."""
     ends = pc.min_max(values)
     largest = max(abs(ends["min"].as_py() or 0), abs(ends["max"].as_py() or 0))
     return largest * len(values) < 1 << 63

@@ -1,12 +1,11 @@
 """The order in which a state worker processes the rows of an Arrow batch: by key group.
 
-All that is kept per key lies by key group: pending changes, the tables of both backends, the rows of a segment. Rows
-that are processed in that order make objects that lie in memory in the order in which they are encoded and folded
-later, and reads of RocksDB that fall into the same blocks. In the order of arrival every one of these passes misses the
-processor's caches at each row.
+Everything per key is stored by key group: pending changes, the tables of both backends, the rows of a segment. Rows
+processed in that order create objects in the order of memory in which they are later encoded and folded, and RocksDB
+reads fall into the same blocks. In the order of arrival each of these passes misses the processor's caches at each row.
 
-Rows of one key group keep their order, so those of a key do. Between keys there is none to keep: a shuffle has mixed
-them. Only a single partition keeps the order of its input, which programs with parallelism 1 may count on.
+Rows of one key group keep their order, so those of a key do. The order between keys is lost in a shuffle anyway. Only a
+single partition keeps the order of its input, on which programs with parallelism 1 may rely.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _compute: Any = pyarrow.compute
 
 
 def in_key_group_order(batch: pa.RecordBatch, column: int) -> pa.RecordBatch:
-    """The rows by ascending key group, those of a key group in the order in which they were.
+    """The rows by ascending key group; those of a key group keep their order.
 
     Args:
         batch: Rows.

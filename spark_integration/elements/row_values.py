@@ -1,4 +1,7 @@
-"""Rows of a stream as values of a state: a row's timestamps are naive, in the local time zone, a state's are aware."""
+"""Rows of a stream as values of a state, and back; and the event times of a column.
+
+A row's timestamps are naive, in the local time zone; a state's are aware.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, type(None)})
 
 
 class RowValues:
-    """Turns rows into what a state takes, and back."""
+    """Turns rows into values of a state, and back."""
 
     def __init__(self, elements: RowElements) -> None:
         self._names = elements.schema.names
@@ -37,7 +40,7 @@ class RowValues:
         self._make = partial(tuple.__new__, row_class(self._names))
 
     def inward(self, row: Any) -> Any:
-        """What the state takes of a Row, a tuple or a dict. Raises `InvalidRequestError` if it is no such row."""
+        """The state's value of a Row, a tuple or a dict. Raises `InvalidRequestError` if it is no such row."""
         names = self._names
         return self._values.inward(tuple(map(row.get, names)) if isinstance(row, dict) else in_order(row, names))
 
@@ -47,7 +50,7 @@ class RowValues:
 
 
 def row_values(elements: ElementType | None) -> RowValues | None:
-    """How elements become values of a state of their type; None: they are such values."""
+    """The conversion of elements into values of a state of their type; None: they are such values."""
     if isinstance(elements, RowElements) and "instant" in elements.state_type.notation():
         return RowValues(elements)
     return None
@@ -63,16 +66,16 @@ def columns_type(schema: Any, what: str) -> RowType:
     Raises:
         InvalidRequestError: It is no list of columns, or holds a type that state cannot hold.
     """
-    found = as_type(schema)
-    if not isinstance(found, RowType):
+    kind = as_type(schema)
+    if not isinstance(kind, RowType):
         raise InvalidRequestError(
             f"the schema of {what} is {schema!r}; give columns, as a StructType or a DDL string such as 'count bigint'"
         )
-    return found
+    return kind
 
 
 def plain_value(value: Any) -> Any:  # noqa: PLR0911  one line for each kind of value
-    """A numpy or pandas value as Python's own; anything else as it is."""
+    """A numpy or pandas value as Python's own; anything else is returned unchanged."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -96,19 +99,19 @@ def plain_value(value: Any) -> Any:  # noqa: PLR0911  one line for each kind of 
 def value_writer(  # noqa: PLR0911  one line for each kind of type
     kind: WireType, zone: tzinfo | None = None
 ) -> Callable[[Any], Any] | None:
-    """How a plain value becomes one of that type: a naive datetime is of a time zone, where the type has one.
+    """The conversion of plain values into a type: naive datetimes get a time zone where the type has one.
 
     Args:
         kind: The type.
         zone: The time zone; None: the local one.
 
     Returns:
-        None if a plain value is one already.
+        None if plain values need no conversion.
     """
     if isinstance(kind, InstantType):
         return partial(_in_zone, zone)
     if isinstance(kind, SqlTimestampType):
-        return lambda given: given.astimezone(zone).replace(tzinfo=None) if _is_aware(given) else given
+        return lambda value: value.astimezone(zone).replace(tzinfo=None) if _is_aware(value) else value
     if isinstance(kind, RowType):
         writers = {name: value_writer(field, zone) for name, field in zip(kind.names, kind.types, strict=True)}
         return partial(_written_fields, writers) if any(writers.values()) else None
@@ -135,20 +138,20 @@ def _in_zone(zone: tzinfo | None, value: Any) -> Any:
     return value.astimezone() if zone is None else value.replace(tzinfo=zone)
 
 
-def _written_fields(writers: Mapping[str, Callable[[Any], Any] | None], given: Any) -> Any:
-    """The fields of a struct, by name or in order; what is no such struct stays as it is, and is refused later."""
-    if isinstance(given, dict):
-        named: Any = given
+def _written_fields(writers: Mapping[str, Callable[[Any], Any] | None], struct: Any) -> Any:
+    """The fields of a struct, by name or in order; anything else is returned unchanged, and refused later."""
+    if isinstance(struct, dict):
+        named: Any = struct
         return {name: _converted(writers.get(name), value) for name, value in named.items()}
-    if isinstance(given, list | tuple) and len(given) == len(writers):
-        return tuple([_converted(write, value) for write, value in zip(writers.values(), given, strict=True)])
-    return given
+    if isinstance(struct, list | tuple) and len(struct) == len(writers):
+        return tuple([_converted(write, value) for write, value in zip(writers.values(), struct, strict=True)])
+    return struct
 
 
-def _written_entries(of_key: Callable[[Any], Any] | None, of_value: Callable[[Any], Any] | None, given: Any) -> Any:
-    if not isinstance(given, dict):
-        return given  # which is refused later
-    entries: Any = given
+def _written_entries(of_key: Callable[[Any], Any] | None, of_value: Callable[[Any], Any] | None, held: Any) -> Any:
+    if not isinstance(held, dict):
+        return held  # refused later
+    entries: Any = held
     return {_converted(of_key, key): _converted(of_value, value) for key, value in entries.items()}
 
 
@@ -157,7 +160,7 @@ def _converted(convert: Callable[[Any], Any] | None, value: Any) -> Any:
 
 
 def _reader(kind: WireType) -> Callable[[Any], Any] | None:
-    """How a value of that type becomes what Spark gives; None if it is that already."""
+    """The conversion of a type's values into those that Spark gives; None if they are the same."""
     if isinstance(kind, InstantType):
         return lambda moment: moment.astimezone().replace(tzinfo=None)
     if isinstance(kind, RowType):
@@ -178,7 +181,7 @@ def _reader(kind: WireType) -> Callable[[Any], Any] | None:
 
 
 class ColumnValues:
-    """Turns a state's tuples into what varvite's state takes, and back.
+    """Turns tuples of Spark's form into values of a state, and back.
 
     Args:
         schema: Of the state.
@@ -193,24 +196,24 @@ class ColumnValues:
         self._readers = readers if any(r is not None for r in readers) else None
 
     def inward(self, value: Any) -> tuple[Any, ...]:
-        """What varvite's state takes. Raises `InvalidRequestError` if it is no tuple of the schema's width."""
+        """The state's value of a tuple. Raises `InvalidRequestError` if it is no tuple of the schema's width."""
         if not isinstance(value, tuple | list):
             raise InvalidRequestError(
                 f"{self._what} takes a tuple with a value for each of {list(self.type.names)}, not {value!r}"
             )
-        given: Any = value
-        if len(given) != self.type.arity:
+        items: Any = value
+        if len(items) != self.type.arity:
             raise InvalidRequestError(
                 f"{self._what} takes a tuple of {self.type.arity} values {list(self.type.names)}, not {value!r}"
             )
         try:
-            return tuple([_converted(write, plain_value(i)) for i, write in zip(given, self._writers, strict=True)])
+            return tuple([_converted(write, plain_value(i)) for i, write in zip(items, self._writers, strict=True)])
         except (OverflowError, ValueError) as error:
             problem = f"{self._what} takes timestamps of the years 1 to 9999 in every time zone, not {value!r}: {error}"
             raise InvalidRequestError(problem) from error
 
     def outward(self, stored: Any) -> tuple[Any, ...]:
-        """What Spark would give."""
+        """The tuple that Spark would give."""
         if self._readers is None:
             return tuple(stored)
         return tuple(
@@ -225,7 +228,7 @@ _compute: Any = pyarrow.compute
 
 
 def event_times_ms(column: Any) -> Any:
-    """The milliseconds of a column of timestamps (int64); another column is given back as it is."""
+    """The milliseconds of a column of timestamps (int64); any other column is returned unchanged."""
     if not pa.types.is_timestamp(column.type):
         return column
     cut = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)

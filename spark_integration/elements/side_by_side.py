@@ -1,7 +1,7 @@
 """Rows of several streams in one: a column with the number of the stream, and a struct column for each stream.
 
-A row has its columns in the struct of its stream; the other structs are null. The input of a job with several sources
-lies so, the input of an operator that reads two connected streams, and the side outputs of an operator.
+A row has its columns in the struct of its stream; the other structs are null. This is the form of a job's input from
+several sources, of the input of an operator on two connected streams, and of side outputs.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ def side_by_side_schema(schemas: Sequence[StructType]) -> StructType:
 def side_by_side(frames: Sequence[DataFrame]) -> DataFrame:
     """The rows of these DataFrames in one."""
     schema = side_by_side_schema([frame.schema for frame in frames])
-    made: list[DataFrame] = []
+    parts: list[DataFrame] = []
     for number, frame in enumerate(frames):
         columns = [F.lit(number).alias(INPUT_COLUMN)]
         for i, field in enumerate(schema.fields[1:]):
-            own = F.struct(*[F.col(quoted(name)) for name in frame.columns])
-            columns.append((own if i == number else F.lit(None).cast(field.dataType)).alias(field.name))
-        made.append(frame.select(*columns))
-    return reduce(lambda all_, frame: all_.union(frame), made)
+            struct = F.struct(*[F.col(quoted(name)) for name in frame.columns])
+            columns.append((struct if i == number else F.lit(None).cast(field.dataType)).alias(field.name))
+        parts.append(frame.select(*columns))
+    return reduce(lambda united, part: united.union(part), parts)
 
 
 def split(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of each stream, by number; the streams in the order in which they begin."""
     numbers = batch.column(INPUT_COLUMN)
-    found: Any = _compute.unique(numbers).to_pylist()
-    for number in found:
+    streams: Any = _compute.unique(numbers).to_pylist()
+    for number in streams:
         rows: Any = batch.column(rows_column(number))
-        if len(found) > 1:
+        if len(streams) > 1:
             rows = rows.filter(_compute.equal(numbers, number))
         yield number, pa.RecordBatch.from_struct_array(rows)
 
@@ -75,12 +75,12 @@ def with_side_outputs(main: Sequence[pa.Array], sides: Sequence[pa.StructArray])
     after = sum(counts[1:])
     numbers = [null(counts[0], pa.int32())]
     numbers += [pa.repeat(pa.scalar(i, pa.int32()), len(side)) for i, side in enumerate(sides)]
-    made: list[pa.Array] = [pa.concat_arrays([column, null(after, column.type)]) for column in main]
-    made.append(pa.concat_arrays(numbers))
+    columns: list[pa.Array] = [pa.concat_arrays([column, null(after, column.type)]) for column in main]
+    columns.append(pa.concat_arrays(numbers))
     for i, side in enumerate(sides):
         before, rest = sum(counts[: i + 1]), sum(counts[i + 2 :])
-        made.append(pa.concat_arrays([null(before, side.type), side, null(rest, side.type)]))
-    return made
+        columns.append(pa.concat_arrays([null(before, side.type), side, null(rest, side.type)]))
+    return columns
 
 
 def side_output_fields(schemas: Sequence[StructType]) -> list[StructField]:
@@ -90,7 +90,7 @@ def side_output_fields(schemas: Sequence[StructType]) -> list[StructField]:
 
 
 def rows_of_output(df: DataFrame, number: int | None) -> DataFrame:
-    """The rows of one side output, or, None, of the main output."""
+    """The rows of one side output; None: of the main output."""
     if number is not None:
         return df.where(f"{OUTPUT_COLUMN} = {number}").select(f"{rows_column(number)}.*")
     sides = [name for name in df.columns if name == OUTPUT_COLUMN or name.startswith(rows_column(0)[:-1])]
@@ -115,14 +115,15 @@ class ConnectedElements:
     def columns(self, number: int, columns: Sequence[pa.Array], types: Sequence[pa.DataType]) -> list[pa.Array]:
         """The columns, `types`, of rows that are all of one stream, given the stream's own columns."""
         count = len(columns[0])
-        own: Any = types[number + 1]
+        stream_type: Any = types[number + 1]
         null: Any = pa.nulls
-        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, own, strict=True)]
-        made: list[pa.Array] = [pa.repeat(pa.scalar(number, pa.int32()), count)]
+        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, stream_type, strict=True)]
+        connected: list[pa.Array] = [pa.repeat(pa.scalar(number, pa.int32()), count)]
         for i in range(len(self.inputs)):
-            rows = pa.StructArray.from_arrays(cast, fields=list(own)) if i == number else null(count, types[i + 1])
-            made.append(rows)
-        return made
+            is_own = i == number
+            rows = pa.StructArray.from_arrays(cast, fields=list(stream_type)) if is_own else null(count, types[i + 1])
+            connected.append(rows)
+        return connected
 
 
 class StreamReader:

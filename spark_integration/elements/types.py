@@ -1,4 +1,4 @@
-"""What the elements of a stream are, and how they lie in the columns of its DataFrame.
+"""Types of a stream's elements, and their form in the columns of its DataFrame.
 
 A stream of rows has the columns of its DataFrame, and its elements are rows as Spark gives them. Any other stream has
 elements of a `TypeInformation`: ROW and TUPLE have a column for each field (a tuple's are f0, f1 and so on), every
@@ -36,7 +36,7 @@ class ElementReader(ABC):
 
     @abstractmethod
     def rows(self, batch: pa.RecordBatch) -> list[Any]:
-        """The elements of a batch, in order; columns that are not the stream's are not looked at."""
+        """The elements of a batch, in order; columns that are not the stream's are ignored."""
 
 
 class ElementWriter(ABC):
@@ -48,7 +48,7 @@ class ElementWriter(ABC):
 
 
 class ElementType(ABC):
-    """What elements are; picklable, equal if it means the same."""
+    """A type of elements; picklable, equal if it means the same."""
 
     schema: StructType
     """The columns."""
@@ -61,7 +61,7 @@ class ElementType(ABC):
 
     @abstractmethod
     def writer(self, operator: str) -> ElementWriter | RowWriter:
-        """A writer; the operator is for errors."""
+        """A writer; errors name the operator."""
 
     @abstractmethod
     def conform(self, elements: list[Any]) -> list[Any]:
@@ -129,7 +129,7 @@ class TypedElements(ElementType):
         if isinstance(kind, PickledType):
             return elements
         freeze, thaw = kind.freeze, kind.thaw
-        if isinstance(kind, CompositeType):  # which has no null element, only null fields
+        if isinstance(kind, CompositeType):  # it has no null element, only null fields
             return [thaw(freeze(element)) for element in elements]
         return [None if element is None else thaw(freeze(element)) for element in elements]
 
@@ -175,30 +175,30 @@ class _TypedWriter(ElementWriter):
 
 
 class UndeclaredElements(TypedElements):
-    """Elements of which nothing is known: any objects. Otherwise the same as those that were declared to be pickled."""
+    """Elements without a declared type: any objects, pickled like those of the pickled type."""
 
     def __init__(self) -> None:
         super().__init__(as_type(Types.PICKLED_BYTE_ARRAY()))
 
 
 def pickled_elements() -> TypedElements:
-    """Elements of which nothing is known."""
+    """Elements without a declared type."""
     return UndeclaredElements()
 
 
-def united_elements(one: ElementType, other: ElementType) -> ElementType:
-    """Elements that may come from either stream.
+def united_elements(first: ElementType, second: ElementType) -> ElementType:
+    """The type of elements that may come from either stream.
 
     Raises:
         InvalidRequestError: They are of different types, or rows with different columns.
     """
-    if isinstance(one, RowElements) and isinstance(other, RowElements):
-        columns = [[(f.name, f.dataType.simpleString()) for f in rows.schema.fields] for rows in (one, other)]
+    if isinstance(first, RowElements) and isinstance(second, RowElements):
+        columns = [[(f.name, f.dataType.simpleString()) for f in rows.schema.fields] for rows in (first, second)]
         if columns[0] == columns[1]:
-            return RowElements(StructType([StructField(f.name, f.dataType) for f in one.schema.fields]))
-    elif one == other:
-        return other if isinstance(other, UndeclaredElements) else one
+            return RowElements(StructType([StructField(f.name, f.dataType) for f in first.schema.fields]))
+    elif first == second:
+        return second if isinstance(second, UndeclaredElements) else first
     raise InvalidRequestError(
         "streams that are united have elements of one type, not "
-        f"{one.schema.simpleString()} and {other.schema.simpleString()}; map them to one type before"
+        f"{first.schema.simpleString()} and {second.schema.simpleString()}; map them to one type before"
     )

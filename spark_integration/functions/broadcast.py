@@ -1,8 +1,8 @@
 """Functions on a stream and a broadcast stream with PyFlink's names.
 
 Every instance of such a function gets every broadcast element, and keeps what it needs of them in broadcast states.
-These are the same in all instances, because all get the same broadcast elements in the same order and only they may
-change the states: `process_broadcast_element` must do the same everywhere. `process_element` and `on_timer` only read.
+The states are the same in all instances: all get the same broadcast elements in the same order, and only these change
+the states. So `process_broadcast_element` must do the same everywhere; `process_element` and `on_timer` only read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BaseBroadcastProcessFunction(Function):
             """A state of the broadcast stream, to read and to write.
 
             Raises:
-                InvalidRequestError: `broadcast` was not given a state of this name.
+                InvalidRequestError: `broadcast` has no state of this name.
             """
 
     class ReadOnlyContext(BaseContext):
@@ -65,7 +65,7 @@ class BaseBroadcastProcessFunction(Function):
             """A state of the broadcast stream, to read.
 
             Raises:
-                InvalidRequestError: `broadcast` was not given a state of this name.
+                InvalidRequestError: `broadcast` has no state of this name.
             """
 
 
@@ -88,7 +88,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: BroadcastProcessFunction.Context) -> Iterable[OUT] | None:
-        """Process a broadcast element, in every instance: what comes out comes out of each of them."""
+        """Process a broadcast element, in every instance; the output is that of all of them."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
@@ -101,8 +101,8 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
         def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:
             """Call a function with (key, state) for every key of this instance that has this state.
 
-            The function may read and change the state; the keys come in no defined order. It costs a visit of all that
-            the instance holds of the state. PyFlink lacks this; Java's Flink has it.
+            The function may read and change the state; the keys come in no defined order. The call reads all that the
+            instance holds of the state. PyFlink lacks it; Java's Flink has it.
 
             Args:
                 state_descriptor: Of a value, list, map, reducing or aggregating state.
@@ -128,7 +128,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Which clock the timer follows."""
+            """The clock that the timer follows."""
 
         @abstractmethod
         def get_current_key(self) -> Any:
@@ -136,11 +136,11 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Iterable[OUT] | None:
-        """Process an element of the keyed stream, with its key's state; see `BroadcastProcessFunction`."""
+        """Process an element of the keyed stream, with its key's state, as in `BroadcastProcessFunction`."""
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: KeyedBroadcastProcessFunction.Context) -> Iterable[OUT] | None:
-        """Process a broadcast element, in every instance: what comes out comes out of each of them."""
+        """Process a broadcast element, in every instance; the output is that of all of them."""
 
     def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Iterable[OUT] | None:
         """Called for every timer that is due, after the elements of the batch, in order of time."""
@@ -156,7 +156,7 @@ class BroadcastFunction(KeyedFunction):
 
     @property
     def is_keyed(self) -> bool:
-        """Whether the stream that is not broadcast has keys."""
+        """True if the stream that is not broadcast has keys."""
         return isinstance(self.function, KeyedBroadcastProcessFunction)
 
     def open(self, runtime_context: RuntimeContext) -> None:

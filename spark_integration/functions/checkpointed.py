@@ -1,7 +1,7 @@
-"""`CheckpointedFunction`, which PyFlink lacks: a function that is asked at every checkpoint, with Flink's names.
+"""`CheckpointedFunction`, with Flink's names (PyFlink lacks it): a function that is called at every checkpoint.
 
 It reaches the instance's non-keyed state, managed and raw; see docs/guide/operator-state.md. Raw streams are written
-whole at each checkpoint: what a call of `snapshot_state` does not write is gone.
+whole at each checkpoint: what a call of `snapshot_state` does not write is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StatePartitionStreamProvider:
         self._data = data
 
     def get_stream(self) -> io.BytesIO:
-        """What was written, from its beginning."""
+        """The written bytes, from their beginning."""
         return io.BytesIO(self._data)
 
 
@@ -45,17 +45,17 @@ class KeyGroupStatePartitionStreamProvider(StatePartitionStreamProvider):
 
 
 class OperatorStateCheckpointOutputStream:
-    """Takes the raw state of an instance: any number of streams, which are shared out at another parallelism."""
+    """Takes the raw state of an instance: any number of streams, which are redistributed at another parallelism."""
 
     def __init__(self) -> None:
         self._streams: list[bytearray] = []
 
     def start_new_partition(self) -> None:
-        """What is written from now on is a stream of its own."""
+        """Start a new stream for the bytes that are written next."""
         self._streams.append(bytearray())
 
     def write(self, data: bytes) -> None:
-        """Add bytes to the stream that was started last; the first one need not be started."""
+        """Add bytes to the current stream; the first one is started by itself."""
         if not self._streams:
             self.start_new_partition()
         self._streams[-1] += data
@@ -87,7 +87,7 @@ class KeyedStateCheckpointOutputStream:
         return self._key_groups
 
     def start_new_key_group(self, key_group_id: int) -> None:
-        """What is written from now on belongs to this key group.
+        """Start the stream of a key group for the bytes that are written next.
 
         Raises `InvalidRequestError` if it is not one of the instance's, or was started before.
         """
@@ -98,7 +98,7 @@ class KeyedStateCheckpointOutputStream:
         self._current = self._streams[key_group_id] = bytearray()
 
     def write(self, data: bytes) -> None:
-        """Add bytes to the key group that was started last. Raises `InvalidRequestError` if none was."""
+        """Add bytes to the current key group. Raises `InvalidRequestError` if none was started."""
         if self._current is None:
             raise InvalidRequestError("call start_new_key_group before write: raw keyed state belongs to a key group")
         self._current += data
@@ -110,7 +110,7 @@ class KeyedStateCheckpointOutputStream:
 
 
 class FunctionInitializationContext:
-    """What `initialize_state` gets; valid only during the call, but for the two stores."""
+    """The argument of `initialize_state`; valid only during the call, except the two stores."""
 
     def __init__(
         self, operator_states: OperatorStateBackend, keyed_states: KeyedStateStore, restored_checkpoint_id: int | None
@@ -120,7 +120,7 @@ class FunctionInitializationContext:
         self._restored_checkpoint_id = restored_checkpoint_id
 
     def is_restored(self) -> bool:
-        """Whether the job has a checkpoint before this batch; False only before its very first one."""
+        """True if the job has a checkpoint before this batch; False only before its very first one."""
         return self._restored_checkpoint_id is not None
 
     def get_restored_checkpoint_id(self) -> int | None:
@@ -128,11 +128,11 @@ class FunctionInitializationContext:
         return self._restored_checkpoint_id
 
     def get_operator_state_store(self) -> OperatorStateStore:
-        """Where handles of the instance's non-keyed state come from."""
+        """The store of the instance's non-keyed state."""
         return self._operator_states
 
     def get_keyed_state_store(self) -> KeyedStateStore:
-        """Where handles of keyed state come from, as in `open`."""
+        """The store of keyed state, as in `open`."""
         return self._keyed_states
 
     def get_raw_operator_state_inputs(self) -> list[StatePartitionStreamProvider]:
@@ -141,12 +141,12 @@ class FunctionInitializationContext:
 
     def get_raw_keyed_state_inputs(self) -> list[KeyGroupStatePartitionStreamProvider]:
         """The raw streams of the instance's key groups, ascending; key groups without one are missing."""
-        found = self._operator_states.raw_keyed_streams
-        return [KeyGroupStatePartitionStreamProvider(key_group, data) for key_group, data in found]
+        streams = self._operator_states.raw_keyed_streams
+        return [KeyGroupStatePartitionStreamProvider(key_group, data) for key_group, data in streams]
 
 
 class FunctionSnapshotContext:
-    """What `snapshot_state` gets; valid only during the call."""
+    """The argument of `snapshot_state`; valid only during the call."""
 
     def __init__(self, checkpoint_id: int, checkpoint_timestamp: int, key_groups: range) -> None:
         self._checkpoint_id = checkpoint_id
@@ -163,11 +163,11 @@ class FunctionSnapshotContext:
         return self._checkpoint_timestamp
 
     def get_raw_operator_state_output(self) -> OperatorStateCheckpointOutputStream:
-        """Where the instance's raw state goes; the same at every call."""
+        """The output of the instance's raw state; the same at every call."""
         return self._raw_operator
 
     def get_raw_keyed_operator_state_output(self) -> KeyedStateCheckpointOutputStream:
-        """Where the raw state of key groups goes; the same at every call."""
+        """The output of the raw state of key groups; the same at every call."""
         return self._raw_keyed
 
 
@@ -176,7 +176,7 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Called once per instance, before `open`: get handles of state here, and what was restored."""
+        """Called once per instance, before `open`: get handles of state and read restored state here."""
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
@@ -196,11 +196,11 @@ def checkpointed_in(function: Any) -> CheckpointedFunction | None:
 
 
 def refuse_checkpointed(functions: Sequence[Any], caller: str) -> None:
-    """Raises `InvalidRequestError` if one is a `CheckpointedFunction`: `caller` would never ask it."""
-    found = next((function for function in functions if isinstance(function, CheckpointedFunction)), None)
-    if found is not None:
+    """Raises `InvalidRequestError` if one is a `CheckpointedFunction`: `caller` would never call its methods."""
+    refused = next((function for function in functions if isinstance(function, CheckpointedFunction)), None)
+    if refused is not None:
         raise InvalidRequestError(
-            f"{caller}: {type(found).__name__} is a CheckpointedFunction, whose state has no place here; use it in "
+            f"{caller}: {type(refused).__name__} is a CheckpointedFunction, whose state has no place here; use it in "
             "process, map, flat_map, filter or reduce after key_by, or in process, map or flat_map of connected keyed "
             "streams"
         )

@@ -1,12 +1,11 @@
-"""States that an operator keeps by itself, without a descriptor of the user's: those of reduce and of windows.
+"""`ImplicitState`: state that built-in functions (reduce, windows) declare, without a descriptor of the user's.
 
-Where nobody has said what elements or accumulators are, PyFlink pickles them, and so does varvite. In flight that is
-nobody's concern. A state that holds them is told of when the job starts, and refused if the job allows none.
+Elements and accumulators without a declared type are pickled, as in PyFlink. For elements in flight that has no
+consequence. For state it has: when the job starts, a warning names it, or the job is refused if it allows none.
 """
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,36 +17,35 @@ if TYPE_CHECKING:
     from varvite.changelog.types.wire import WireType
     from varvite.spark_integration.elements.types import ElementType
 
-_log: Final = logging.getLogger(__name__)
 OF_ELEMENTS: Final = "an output_type where its elements are made, or the type_info of from_collection"
 OF_ACCUMULATOR: Final = "the accumulator_type of aggregate"
 
 
 class ImplicitState(NamedTuple):
-    """One state."""
+    """One such state."""
 
     name: str
     kind: WireType
-    """Of what it holds."""
+    """Type of its values."""
     undeclared: str = ""
-    """What the user could declare, if the type is the pickled one because nothing was declared; else empty."""
+    """The declaration that the user can add, if values are pickled because there is none; else empty."""
 
 
 class HasImplicitState(ABC):
-    """A function of varvite's own that keeps such states."""
+    """A built-in function that declares such states."""
 
     @abstractmethod
     def implicit_states(self) -> tuple[ImplicitState, ...]:
-        """Those that hold what is the user's."""
+        """The states that hold values of the user's."""
 
 
 def state_of_elements(name: str, kind: TypeLike, elements: ElementType | None) -> ImplicitState:
-    """A state that holds elements of a stream, or of a stream of which only the type is known."""
+    """A state that holds elements of a stream; without `elements` only their type is known."""
     return ImplicitState(name, as_type(kind), OF_ELEMENTS if isinstance(elements, UndeclaredElements) else "")
 
 
 def state_of_accumulators(name: str, kind: TypeLike | None) -> ImplicitState:
-    """A state that holds accumulators; None: nobody has said of which type."""
+    """A state that holds accumulators; None: their type is not declared."""
     if kind is None:
         return ImplicitState(name, as_type(Types.PICKLED_BYTE_ARRAY()), OF_ACCUMULATOR)
     return ImplicitState(name, as_type(kind))

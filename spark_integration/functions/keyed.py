@@ -1,10 +1,10 @@
 """User functions on keyed streams, with PyFlink's names: `KeyedProcessFunction`, its context, `RuntimeContext`.
 
-One function instance serves one partition. It is opened before its first row and thrown away, unclosed work and all,
-when a batch that it has processed is dropped (I4): fields of the instance are a cache, state belongs in state handles.
+One function instance serves one partition. It is opened before its first row. When a batch that it has processed is
+dropped, the instance is discarded without `close` (I4): its fields are a cache, state belongs in state handles.
 
-Time (I5): `current_processing_time()` is the time that the batch's checkpoint carries, the same for every row of the
-batch and for every execution of it; a function that reads the machine's clock is not deterministic.
+Time (I5): `current_processing_time()` is the time in the batch's checkpoint, the same for every row of the batch and
+for every execution of it. A function that reads the machine's clock is not deterministic.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OUT = TypeVar("OUT")
 
 
 class KeyedStateStore(Protocol):
-    """Where state handles come from. Each handle is about the key of the row being processed."""
+    """Makes state handles. Each handle refers to the key of the row being processed."""
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """One value per key."""
@@ -74,18 +74,18 @@ class RemovableStates(KeyedStateStore, Protocol):
     """A store that can also remove states."""
 
     def remove_state(self, name: str) -> None:
-        """See `RuntimeContext.remove_state`."""
+        """Remove a state of all keys, as `RuntimeContext.remove_state` says."""
         ...
 
 
 class RuntimeContext(KeyedStateStore, Protocol):
-    """What `open` gets: state handles, and where the function runs."""
+    """The argument of `open`: state handles, and the place of the instance."""
 
     def remove_state(self, name: str) -> None:
-        """Remove a state that the function has no use for, of all keys; in `open`, so that every partition does it.
+        """Remove a state of all keys; call it in `open`, so that every partition does it.
 
-        Nothing happens if there is no state of that name. The removal is part of the batch. `open` runs again after
-        every restart, so a function that also declares a state of that name loses it then.
+        A missing state is no error. The removal is part of the batch. `open` runs again after every restart, so a
+        function that also declares a state of that name loses it then.
 
         Raises:
             InvalidRequestError: The name is that of timers.
@@ -118,7 +118,7 @@ class RuntimeContext(KeyedStateStore, Protocol):
 
 
 class NoKeyedState:
-    """Keyed state for functions that have none: asking for some is `InvalidRequestError`."""
+    """The keyed state of functions that have none: every use raises `InvalidRequestError`."""
 
     def __getattr__(self, name: str) -> Any:
         raise InvalidRequestError(f"{name}: there is no keyed state on a stream without keys; call key_by before")
@@ -147,10 +147,10 @@ class OperatorRuntimeContext(RuntimeContext):
         self._job_parameters = dict(job_parameters or {})
 
     def without_keyed_state(self) -> OperatorRuntimeContext:
-        """The same for a function on a stream without keys."""
-        made = copy(self)
-        made._store = NoKeyedState()  # noqa: SLF001  of the same class
-        return made
+        """The same context for a function on a stream without keys."""
+        context = copy(self)
+        context._store = NoKeyedState()  # noqa: SLF001  of the same class
+        return context
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         return self._store.get_state(state_descriptor)
@@ -217,7 +217,7 @@ class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
         def current_watermark(self) -> int:
             """Watermark, milliseconds since the epoch; -2**63 before there is one.
 
-            It is the batch's. Behind another operator it is that of the batch before, until the last row has come.
+            It is the batch's. Behind another operator it is that of the previous batch, until the last row has come.
             """
 
         @abstractmethod
@@ -229,7 +229,7 @@ class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Which clock the timer follows."""
+            """The clock that the timer follows."""
 
         @abstractmethod
         def get_current_key(self) -> Any:
@@ -262,7 +262,7 @@ class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
             ctx: About this timer; state is that of its key.
 
         Returns:
-            The output rows, as of `process_element`.
+            The output rows, as in `process_element`.
         """
 
 
@@ -279,7 +279,7 @@ class KeyedProcessContext(KeyedProcessFunction.Context):
         self._watermark_ms = MIN_WATERMARK
 
     def begin_batch(self, time_ms: int, watermark_ms: int | None) -> None:
-        """A new batch: forget the last row."""
+        """Begin a batch: forget the last row."""
         self.key = None
         self.element_timestamp = None
         self._time_ms = time_ms

@@ -1,6 +1,6 @@
 """PyFlink's functions on keyed streams as keyed process functions: map, flat_map, filter and reduce with state.
 
-Each opens and closes the user's function with the operator's own context, so that it may ask for keyed state.
+Each opens and closes the user's function with the operator's own context, so that it may use keyed state.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class KeyedReduce(KeyedFunction, HasImplicitState):
         self._rows = row_values(self._elements)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:  # noqa: ARG002
-        so_far, rows = self._state.value(), self._rows
-        if so_far is not None:
-            value = self._reduce(so_far if rows is None else rows.outward(so_far), value)
+        combined, rows = self._state.value(), self._rows
+        if combined is not None:
+            value = self._reduce(combined if rows is None else rows.outward(combined), value)
         self._state.update(value if rows is None else rows.inward(value))
         return (value,)

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class OutputTag:
-    """Names a side output and says what its elements are."""
+    """The name of a side output, and the type of its elements."""
 
     def __init__(self, tag_id: str, type_info: Any = None) -> None:
         """Name it.
 
         Args:
             tag_id: The name; not empty.
-            type_info: What the elements are, as any `output_type`. None: any objects, pickled.
+            type_info: Type of the elements, as any `output_type`. None: any objects, pickled.
 
         Raises:
-            InvalidRequestError: The name is no text, or empty.
+            InvalidRequestError: The name is not a string, or empty.
         """
         if not isinstance(tag_id, str) or not tag_id:
             raise InvalidRequestError(f"an OutputTag needs an id, a text that is not empty, not {tag_id!r}")
@@ -42,10 +42,10 @@ class OutputTag:
 
 
 def is_tagged(yielded: Any) -> bool:
-    """Whether a function yielded that for a side output."""
+    """True if a function yielded that for a side output."""
     return type(yielded) is tuple and len(yielded) == 2 and type(yielded[0]) is OutputTag  # noqa: PLR2004  a pair
 
 
 def untagged(yielded: Iterable[Any]) -> list[Any]:
-    """What is for the main output, in order."""
+    """The elements of the main output, in order."""
     return [element for element in yielded if not is_tagged(element)]

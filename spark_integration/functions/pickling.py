@@ -1,8 +1,8 @@
-"""How the user's function gets to the state workers: pickled once on the driver, loaded once per worker (design 5).
+"""Pickles a user's function once on the driver, for the state workers to load once each.
 
-The bytes lie in a broadcast, and a pump reads them only if its worker asks. The broadcast variables that the function
-itself refers to are kept beside it: pickled together with the pump they make Spark send them with every batch, which
-pickled bytes alone would not.
+The bytes are in a Spark broadcast, which a pump reads only if its worker asks for them. The broadcast variables that
+the function refers to are kept beside it: pickled with the pump, Spark sends them with every batch, which it would not
+do for those inside the bytes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from varvite.storage.errors import InvalidRequestError
 
 @dataclass(frozen=True, slots=True)
 class PickledFunction:
-    """A function as bytes, and by id the broadcast variables that it refers to."""
+    """A function as bytes, and the broadcast variables that it refers to, by id."""
 
     function: bytes
     broadcasts: dict[int, Any]
 
 
 class ShippedFunction:
-    """A pickled function and its broadcast variables; on the driver, and unpickled in the pump."""
+    """A pickled function and its broadcast variables, on the driver and in the pump."""
 
     def __init__(self, function_hash: str, body: Any, broadcasts: dict[int, Any]) -> None:
         """Keep the parts.
@@ -36,29 +36,29 @@ class ShippedFunction:
         Args:
             function_hash: sha256 of the pickled function, hexadecimal.
             body: The pickled function: a broadcast of bytes, or the bytes themselves.
-            broadcasts: By id the broadcast variables that the function refers to.
+            broadcasts: The broadcast variables that the function refers to, by id.
         """
         self.function_hash = function_hash
         self._body = body
         self._broadcasts = broadcasts
 
     def package(self) -> FunctionPackage:
-        """Everything that a worker needs to unpickle the function; called in the pump."""
+        """The package from which a worker unpickles the function; called in the pump."""
         body = self._body if isinstance(self._body, bytes) else self._body.value
         values = tuple(_broadcast_value(i, b) for i, b in self._broadcasts.items())
         return FunctionPackage(function=body, broadcasts=values)
 
     def destroy(self) -> None:
-        """The query has ended: free the broadcast of the function. Not those that belong to the user."""
+        """Free the broadcast of the function when the query has ended; the user's own broadcasts stay."""
         if not isinstance(self._body, bytes):
             self._body.destroy()
 
 
 def pickle_with_broadcasts(context: SparkContext | None, function: Any) -> PickledFunction:
-    """Pickle a function on the driver, and note the broadcast variables that it refers to."""
+    """Pickle a function on the driver, with the broadcast variables that it refers to."""
     if context is None:
         return PickledFunction(cloudpickle.dumps(function), {})
-    registry: Any = context._pickled_broadcast_vars  # noqa: SLF001  PySpark notes here what it meets while it pickles
+    registry: Any = context._pickled_broadcast_vars  # noqa: SLF001  PySpark adds the broadcasts that it pickles
     before = set(registry)
     registry.clear()
     try:
@@ -86,15 +86,15 @@ def _broadcast_value(broadcast_id: int, broadcast: Any) -> BroadcastValue:
 
 
 def pickle_step(function: Any, caller: str) -> PickledFunction:
-    """A stateless function as bytes; `caller` names the method that got it.
+    """A stateless function as bytes; `caller` names the method that takes it.
 
     Raises:
-        InvalidRequestError: It cannot be pickled, or wants state of its own.
+        InvalidRequestError: It cannot be pickled, or is a `CheckpointedFunction`.
     """
     refuse_checkpointed([function], caller)
     try:
         return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
-    except Exception as error:  # what user objects raise while they are pickled is anybody's guess
+    except Exception as error:  # user objects may raise anything while they are pickled
         raise InvalidRequestError(
             f"the function of {caller} cannot be sent to the workers: {error}; make connections, locks and sessions in "
             "open(), not before"

@@ -1,6 +1,6 @@
 """Functions on streams with PyFlink's names: `MapFunction`, `FilterFunction`, `KeySelector` and the like.
 
-Wherever a stream takes one of these it takes a callable as well, except for `process`.
+Instead of any of these except a `ProcessFunction`, a stream also takes a callable.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class FilterFunction(Function, Generic[IN]):
 
     @abstractmethod
     def filter(self, value: IN) -> bool:
-        """Whether this element stays."""
+        """True if this element stays."""
 
 
 class KeySelector(Function, Generic[IN, OUT]):
-    """Says the key of an element."""
+    """Computes the key of an element."""
 
     @abstractmethod
     def get_key(self, value: IN) -> OUT:
@@ -71,7 +71,7 @@ def method_of(function: Any, kind: type[Function], method: str) -> Callable[[Any
 
 
 def check_function(function: Any, kind: type[Function], caller: str, *, callables: bool = True) -> None:
-    """Whether `caller` can call that function.
+    """Check that `caller` can call a function.
 
     Raises:
         InvalidRequestError: A class instead of an instance, or something that cannot be called.

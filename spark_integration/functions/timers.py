@@ -1,8 +1,8 @@
 """Timers as a user's function sees them: PyFlink's `TimerService`, over the timer states of the keyed backend.
 
-Time is the batch's (I5): `current_processing_time()` is what the batch's checkpoint carries, `current_watermark()` what
-the checkpoint before it computed. Neither moves within a batch, but for one: behind another operator the watermark of
-the batch comes after the rows, and until then it is the one of the batch before.
+Time is the batch's (I5): `current_processing_time()` is in the batch's checkpoint, `current_watermark()` was computed
+by the checkpoint before it. Neither moves within a batch, with one exception. Behind another operator the batch's
+watermark comes after the rows; until then it is that of the previous batch.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class TimerService(ABC):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Watermark of the batch; behind another operator, while rows come, of the one before. -2**63: none yet."""
+        """Watermark of the batch; behind another operator, while rows come, of the previous one. -2**63: none yet."""
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Let `on_timer` be called when the batch's time reaches this. Raises `InvalidRequestError` for no time."""
+        """Call `on_timer` when the batch's time reaches this. Raises `InvalidRequestError` for no time."""
 
     @abstractmethod
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Let `on_timer` be called when the watermark reaches this. Raises `InvalidRequestError` for no time."""
+        """Call `on_timer` when the watermark reaches this. Raises `InvalidRequestError` for no time."""
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
@@ -70,22 +70,22 @@ class KeyedTimerService(TimerService):
         self._watermark_ms: int | None = None
 
     def open(self, namespace_type: TypeInformation | None = None) -> None:
-        """Find the timers that there are. The first batch does it, unless it was done before.
+        """Open the timers in the state; else the first batch does it.
 
         Args:
             namespace_type: Of the timers; None: they have no namespaces.
 
         Raises:
-            IncompatibleError: The timers that there are have other namespaces.
+            IncompatibleError: The timers in the state have other namespaces.
         """
         self._is_open, self._namespace_type = True, namespace_type
-        known = {schema.name for schema in self._backend.schemas}
+        stored = {schema.name for schema in self._backend.schemas}
         for domain in TimeDomain:
-            if timer_schema(USER_TIMERS, domain).name in known:
+            if timer_schema(USER_TIMERS, domain).name in stored:
                 self._of(domain)
 
     def begin_batch(self, time_ms: int, watermark_ms: int | None) -> None:
-        """A new batch: its time and watermark."""
+        """Begin a batch with its time and watermark."""
         if not self._is_open:
             self.open()
         self._time_ms = time_ms
@@ -118,7 +118,7 @@ class KeyedTimerService(TimerService):
         self._of(domain).delete(time_ms, namespace)
 
     def pop_due(self) -> tuple[TimeDomain, DueTimer] | None:
-        """Remove and give the timer that fires next: event time before processing time; None if none is due (now)."""
+        """Remove and return the next due timer, event time before processing time; None if none is due."""
         for domain, until_ms in ((TimeDomain.EVENT_TIME, self._watermark_ms),
                                  (TimeDomain.PROCESSING_TIME, self._time_ms)):  # fmt: skip
             timers = self._timers.get(domain)

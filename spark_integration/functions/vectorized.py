@@ -28,8 +28,8 @@ __all__ = ["VectorizedContext", "VectorizedProcessFunction"]
 class VectorizedProcessFunction(Function, ABC):
     """Processes the rows of a partition as Arrow batches.
 
-    All rows that a micro-batch has for the partition come in one call, unless they have more than
-    `input_bytes_max` bytes: then in several, in order. A partition without rows is not called.
+    All rows that a micro-batch has for the partition come in one call, or in several, in order, if they have more than
+    `input_bytes_max` bytes. A partition without rows is not called.
     """
 
     input_bytes_max: ClassVar[int] = 128 << 20
@@ -48,7 +48,7 @@ class VectorizedProcessFunction(Function, ABC):
 
         @abstractmethod
         def set_current_key(self, position: int) -> None:
-            """From now on the methods of state handles for one key are about `keys().array[position]`."""
+            """Let the single-key methods of state handles refer to `keys().array[position]`."""
 
         @abstractmethod
         def current_processing_time(self) -> int:
@@ -58,7 +58,7 @@ class VectorizedProcessFunction(Function, ABC):
         def current_watermark(self) -> int:
             """Watermark of the micro-batch, milliseconds since the epoch; -2**63 before there is one.
 
-            Behind another operator it is that of the micro-batch before.
+            Behind another operator it is that of the previous micro-batch.
             """
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -83,11 +83,11 @@ class EndsBatches(ABC):
 
     @abstractmethod
     def end_batch(self) -> BatchOutput:
-        """More output rows, as of `process_batch`."""
+        """More output rows, in the forms of `process_batch`."""
 
 
 class VectorizedContext(VectorizedProcessFunction.Context):
-    """The context that a runner makes for each call; keys are grouped when they are first asked for."""
+    """The context that a runner makes for each call; keys are grouped lazily."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""When a stream's elements happened, and how long to wait for stragglers: `WatermarkStrategy`, with PyFlink's names.
+"""`WatermarkStrategy`, with PyFlink's names: timestamps of elements, and the time to wait for late ones.
 
 The watermark is one value for the whole job, computed after each micro-batch from the largest time stamp of all
-partitions; so a partition without input holds nothing back. Of several inputs the one that is least far counts:
-`with_idleness` leaves out one that has had no elements for a while.
+partitions; so a partition without input holds nothing back. With several inputs it is the least of their watermarks;
+`with_idleness` excludes an input that has had no elements for some time.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class Duration:
 
 
 class TimestampAssigner(ABC):
-    """Says when an element happened."""
+    """Extracts the event time of an element."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """The time stamp of an element.
+        """The timestamp of an element.
 
         Args:
             value: The element.
-            record_timestamp: The one that it has; the smallest 64-bit integer if it has none.
+            record_timestamp: Its present timestamp; the smallest 64-bit integer if it has none.
 
         Returns:
             Milliseconds since the epoch.
@@ -69,7 +69,7 @@ class TimestampAssigner(ABC):
 
 @dataclass(frozen=True)
 class WatermarkStrategy:
-    """How time stamps and the watermark are made; every `with_` makes a new strategy."""
+    """The source of timestamps and the delay of the watermark; every `with_` makes a new strategy."""
 
     out_of_orderness_ms: int | None
     """None: no watermark."""
@@ -79,12 +79,12 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """Elements come in the order of their time stamps: the watermark is 1 ms below the largest."""
+        """Elements come in the order of their timestamps: the watermark is 1 ms below the largest."""
         return WatermarkStrategy(0)
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration | timedelta) -> WatermarkStrategy:
-        """An element may be so much older than one before it; the watermark is that and 1 ms below the largest.
+        """An element may be older than an earlier one by this span; the watermark is that and 1 ms below the largest.
 
         Raises:
             InvalidRequestError: Not a span of time, or a negative one.
@@ -99,11 +99,11 @@ class WatermarkStrategy:
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
-        """Time stamps without a watermark."""
+        """Timestamps without a watermark."""
         return WatermarkStrategy(None)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
-        """Take the time stamps from there. Raises `InvalidRequestError` for something that is no assigner."""
+        """Set the timestamp assigner. Raises `InvalidRequestError` for anything else."""
         if not isinstance(timestamp_assigner, TimestampAssigner):
             raise InvalidRequestError(
                 f"{timestamp_assigner!r} is no TimestampAssigner; derive one, and give an instance"
@@ -111,12 +111,12 @@ class WatermarkStrategy:
         return replace(self, assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration | timedelta) -> WatermarkStrategy:
-        """Let the input hold no other's watermark back once it has had no elements for so long, or never in this run.
+        """Ignore the input in the watermark once it has had no elements for this time, or none at all in this run.
 
         Time is that of the batches. Elements that come afterwards may be behind the watermark, which never goes back.
 
         Raises:
-            InvalidRequestError: No span of time above zero.
+            InvalidRequestError: Not a span of time above zero.
         """
         if isinstance(idle_timeout, timedelta):
             idle_timeout = Duration(idle_timeout // timedelta(milliseconds=1))
@@ -126,5 +126,5 @@ class WatermarkStrategy:
 
     @property
     def delay_ms(self) -> int | None:
-        """How far the watermark is below the largest time stamp; as in Flink, elements at the watermark are late."""
+        """Distance of the watermark below the largest timestamp; as in Flink, elements at the watermark are late."""
         return None if self.out_of_orderness_ms is None else self.out_of_orderness_ms + 1

@@ -21,7 +21,7 @@ W2 = TypeVar("W2")
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Makes elements of what a window holds."""
+    """Makes elements of the contents of a window."""
 
     @abstractmethod
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None:
@@ -29,8 +29,8 @@ class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
         Args:
             key: The window's key.
-            window: Which one fires.
-            inputs: What it holds: a list that belongs to the function; after reduce or aggregate, of one result.
+            window: The window that fires.
+            inputs: Its contents: a list that belongs to the function; after reduce or aggregate, of one result.
         """
 
 
@@ -54,7 +54,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
         @abstractmethod
         def window_state(self) -> KeyedStateStore:
-            """State of this key and window, which `clear` has to remove. Sessions have none, because they merge."""
+            """State of this key and window, which `clear` must remove. Sessions have none, because they merge."""
 
         @abstractmethod
         def global_state(self) -> KeyedStateStore:
@@ -67,11 +67,11 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
         Args:
             key: The window's key.
             context: About the window.
-            elements: What it holds: a list that belongs to the function; after reduce or aggregate, of one result.
+            elements: Its contents: a list that belongs to the function; after reduce or aggregate, of one result.
         """
 
     def clear(self, context: Context[W]) -> None:
-        """Called when the window is removed: remove what `window_state` holds."""
+        """Called when the window is removed: clear `window_state` here."""
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
@@ -79,7 +79,7 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
 
     @abstractmethod
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None:
-        """The elements that take the place of the window; see `WindowFunction.apply`."""
+        """The elements that take the place of the window, as in `WindowFunction.apply`."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
@@ -89,14 +89,14 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
     @abstractmethod
     def process(self, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT] | None:
-        """The elements that take the place of the window; see `ProcessWindowFunction.process`."""
+        """The elements that take the place of the window, as in `ProcessWindowFunction.process`."""
 
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
-        """Called when the window is removed: remove what `window_state` holds."""
+        """Called when the window is removed: clear `window_state` here."""
 
 
 def keyed_window_function(function: Any) -> Any:
-    """A window function as one that gets a key, which one of all elements together ignores."""
+    """A window function as one that gets a key; a function of all elements together ignores it."""
     if isinstance(function, AllWindowFunction):
         return _KeyedAllWindow(function)
     return _KeyedProcessAllWindow(function) if isinstance(function, ProcessAllWindowFunction) else function

@@ -1,1 +1,23 @@
-"""TODO: one paragraph, and a table of what each module owns."""
+"""From the calls of a program to operators: the graph, its nodes, and what runs before the first operator.
+
+Invariants: I3 (an error in front of the first operator reaches the driver before it commits).
+
+| module | owns |
+|---|---|
+| `transformations` | the nodes of the graph, and their names |
+| `stateless` | adding sources, steps, unions, side outputs |
+| `keyed` | adding stateful operators |
+| `column_operators` | adding `aggregate` and Spark's stateful operations |
+| `operator` | `OperatorPlan`, and the checks of its parts |
+| `job` | `JobPlan`, and the checks of a query |
+| `graph` | planning a graph |
+| `branches` | planning unions and connected streams |
+| `fusion` | steps in a row as one |
+| `function_chain` | a chain of stateless functions at work |
+| `preparation` | the one step before the first operator |
+| `input_branches` | that step for several inputs |
+| `input_watermarks` | the watermark of several inputs |
+| `element_operator` | a keyed function with the steps after it |
+| `broadcast_input` | distributing rows and broadcast rows |
+| `initial_state` | rows of an operator's first batch |
+"""

@@ -7,15 +7,14 @@ options, as a JSON object), `keyGroups`, `seqs` and `batches` (`7`, `2-7` or `2-
 are those of `varvite.changelog.reading.columns`, of several those of `varvite.changelog.reading.shared_columns`, after
 `seq`, `batch`, `operator` and `state`.
 
-There is a partition per checkpoint, operator and range of key groups, restored by its task on the executor. What is
-read at all, the options decide, and filters of `seq`, `batch`, `operator`, `state` and `key_group` if these are pushed
-down. All tasks read the checkpoint that was planned with, a savepoint by its name, and each pins it while it reads. If
-it is collected before they begin, the query fails and says so: keep it with `varvite.open_state`.
+There is a partition per checkpoint, operator and range of key groups, restored by its task on the executor. The options
+select what is read, and so do filters of `seq`, `batch`, `operator`, `state` and `key_group` if they are pushed down.
+All tasks read the planned checkpoint, a savepoint by its name, and each pins it while it reads. If it is collected
+before they begin, the query fails and says so: keep it with `varvite.open_state`.
 
-Spark keeps one plan of what is read per `load()` (`PythonDataSourceV2.readInfo`). So every query of a DataFrame reads
-the checkpoint that the first one was planned with. Every push-down replaces the plan: a query without filters that can
-be pushed, or a second branch of a query, reads what the last filters left, and rows are missing. That is why filters
-are pushed down only where the user has asked for it.
+Spark keeps one plan per `load()` (`PythonDataSourceV2.readInfo`). So every query of a DataFrame reads the checkpoint
+that the first one was planned with. Every push-down replaces the plan: a query without filters that can be pushed, or a
+second branch of a query, reads only the rows of the last filters. So filters are pushed down only on request.
 
 Invariants: I5, I7, I8 (as `StateReader`).
 """
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 RETAINED: Final = "retained"
-"""As `checkpoint`: all that are complete."""
+"""Value of `checkpoint` for all complete ones."""
 _NUMBERS: Final = {"keygroups": "key_group", "seqs": "seq", "batches": "batch"}
 """Option → the column of numbers that it bounds."""
 _KNOWN: Final = frozenset({"path", "job", "operator", "state", "checkpoint", "pin", "storageoptions", *_NUMBERS})
@@ -65,13 +64,13 @@ _PLACE: Final = (
 
 
 def register_data_sources(spark: SparkSession, *, push_filters: bool = False) -> None:
-    """Make `spark.read.format("varvite-state")` and `"varvite-changelog"` known to a session.
+    """Register `spark.read.format("varvite-state")` and `"varvite-changelog"` in a session.
 
     Args:
         spark: The session.
-        push_filters: Push filters of a query down to the source, and switch on what Spark asks for this
+        push_filters: Push filters of a query down to the source, and enable this in Spark
             (`spark.sql.python.filterPushdown.enabled`). Every query must then `load()` its own DataFrame, once for
-            each use in it: of one that is used twice Spark 4.3 reads for both uses what the last filters left.
+            each use in it: for both uses of one DataFrame Spark 4.3 reads only the rows of the last filters.
     """
     if push_filters:
         spark.conf.set(PUSHDOWN, "true")
@@ -81,7 +80,7 @@ def register_data_sources(spark: SparkSession, *, push_filters: bool = False) ->
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the options say."""
+    """The options of a source, parsed."""
 
     path: str
     job: str
@@ -91,52 +90,52 @@ class ReadOptions:
     pin: bool
     storage_options: dict[str, Any] | None
     numbers: dict[str, Numbers]
-    """Column → what the options leave of it."""
+    """Column → the numbers that the options allow."""
 
     @classmethod
     def of(cls, options: dict[str, str]) -> ReadOptions:
         """Raises `InvalidRequestError` for options that are missing, unknown or wrong."""
-        given = {name.lower(): value for name, value in options.items()}
-        unknown = sorted(set(given) - _KNOWN)
+        values = {name.lower(): value for name, value in options.items()}
+        unknown = sorted(set(values) - _KNOWN)
         if unknown:
             raise InvalidRequestError(f"unknown options {unknown}; there are {sorted(_KNOWN)}")
         for name in ("path", "job"):
-            if not given.get(name):
+            if not values.get(name):
                 raise InvalidRequestError(f"option {name!r} is missing: say which job of which storage to read")
-        pin = given.get("pin", "true").lower()
+        pin = values.get("pin", "true").lower()
         if pin not in ("true", "false"):
-            raise InvalidRequestError(f"option 'pin' is true or false, not {given['pin']!r}")
+            raise InvalidRequestError(f"option 'pin' is true or false, not {values['pin']!r}")
         return cls(
-            path=absolute_url(given["path"]),  # an executor has another working directory
-            job=given["job"],
-            operator=given.get("operator"),
-            state=given.get("state"),
-            checkpoint=given.get("checkpoint"),
+            path=absolute_url(values["path"]),  # an executor has another working directory
+            job=values["job"],
+            operator=values.get("operator"),
+            state=values.get("state"),
+            checkpoint=values.get("checkpoint"),
             pin=pin == "true",
-            storage_options=_json_object(given.get("storageoptions")),
-            numbers={column: _numbers(option, given.get(option)) for option, column in _NUMBERS.items()},
+            storage_options=_json_object(values.get("storageoptions")),
+            numbers={column: _numbers(option, values.get(option)) for option, column in _NUMBERS.items()},
         )
 
     def open(self, checkpoint: int | str | None = None) -> StateReader:
-        """The reader; at another checkpoint than the options say if one is given."""
-        wanted = self.checkpoint if checkpoint is None else checkpoint
-        return open_state(self.path, self.job, wanted, storage_options=self.storage_options, pin=self.pin)
+        """The reader at a checkpoint, by default that of the options."""
+        at = self.checkpoint if checkpoint is None else checkpoint
+        return open_state(self.path, self.job, at, storage_options=self.storage_options, pin=self.pin)
 
     def newest(self) -> StateReader:
-        """The reader of the newest checkpoint that the options name."""
+        """The reader of the newest checkpoint among those of the options."""
         if self.checkpoint != RETAINED:
             return self.open()
         return open_state(self.path, self.job, None, storage_options=self.storage_options, pin=self.pin)
 
     def name_of(self, reader: StateReader) -> int | str:
-        """How tasks name the checkpoint of a reader: a savepoint's may be gone from the chain."""
+        """The checkpoint of a reader as tasks name it: a savepoint by its name, as its commit may be gone."""
         named = self.checkpoint
         return named if named is not None and named.startswith(SAVEPOINT) else reader.checkpoint.seq
 
 
 @dataclass(frozen=True)
 class OperatorStates:
-    """The states of an operator that the options choose."""
+    """The states of an operator that the options select."""
 
     operator: str
     key_type: str
@@ -144,26 +143,26 @@ class OperatorStates:
 
 
 def chosen_states(reader: StateReader, options: ReadOptions) -> tuple[OperatorStates, ...]:
-    """What the options choose of a checkpoint. Raises `InvalidRequestError` if there is no such operator or state."""
+    """The states of a checkpoint that the options select. Raises `InvalidRequestError` if there are none."""
     layouts = reader.checkpoint.operators if options.operator is None else (reader.layout(options.operator),)
-    found = [
-        OperatorStates(own.uid, own.key_type, tuple(one for one in own.states if options.state in (None, one.name)))
-        for own in layouts
+    chosen = [
+        OperatorStates(layout.uid, layout.key_type, tuple(s for s in layout.states if options.state in (None, s.name)))
+        for layout in layouts
     ]
-    if not any(one.states for one in found):
-        there = ", ".join(f"{own.uid}.{one.name}" for own in layouts for one in own.states) or "none"
-        wanted = f"state {options.state!r}" if options.state else "state"
-        raise InvalidRequestError(f"there is no {wanted} in job {options.job!r}; it has {there}")
-    return tuple(one for one in found if one.states)
+    if not any(operator.states for operator in chosen):
+        present = ", ".join(f"{layout.uid}.{state.name}" for layout in layouts for state in layout.states) or "none"
+        missing = f"state {options.state!r}" if options.state else "state"
+        raise InvalidRequestError(f"there is no {missing} in job {options.job!r}; it has {present}")
+    return tuple(operator for operator in chosen if operator.states)
 
 
-def _is_one(chosen: tuple[OperatorStates, ...]) -> bool:
+def _is_one_state(chosen: tuple[OperatorStates, ...]) -> bool:
     return len(chosen) == 1 and len(chosen[0].states) == 1
 
 
 @dataclass
 class RangePartition(InputPartition):
-    """What a task reads."""
+    """The part that a task reads."""
 
     checkpoint: int | str
     """Its seq, or the savepoint."""
@@ -171,12 +170,12 @@ class RangePartition(InputPartition):
     """The commit that it was when the query was planned."""
     chosen: OperatorStates
     is_typed: bool
-    """Whether the table is of one state, with columns of its types."""
+    """The table is of one state, with columns of its types."""
     low: int
     high: int
     """Key groups `[low, high)`."""
     seqs: SeqRange = ALL_SEQS
-    """Of the changes; only of the change feed."""
+    """Seqs of the changes; for the change feed only."""
 
 
 class StateReading(DataSourceReader):
@@ -194,11 +193,11 @@ class StateReading(DataSourceReader):
         return [
             partition
             for reader in self._readers(newest)
-            for partition in self._of_checkpoint(reader, chosen, is_typed=_is_one(chosen))
+            for partition in self._of_checkpoint(reader, chosen, is_typed=_is_one_state(chosen))
         ]
 
     def _readers(self, newest: StateReader) -> Iterator[StateReader]:
-        """Of the checkpoints that the filters leave."""
+        """Readers of the checkpoints that pass the filters."""
         is_all = self._options.checkpoint == RETAINED
         commits = complete_checkpoints(newest.chain) if is_all else [newest.checkpoint]
         numbers = self._pushed.numbers
@@ -210,28 +209,28 @@ class StateReading(DataSourceReader):
     def _of_checkpoint(
         self, reader: StateReader, chosen: tuple[OperatorStates, ...], *, is_typed: bool
     ) -> Iterator[RangePartition]:
-        wanted = self._pushed.numbers["key_group"].within(reader.wanted(None))
-        left = [one for one in map(self._left, chosen) if one.states and one.operator in reader.operators]
-        if not wanted or not left:
+        key_groups = self._pushed.numbers["key_group"].within(reader.wanted(None))
+        operators = [o for o in map(self._filtered, chosen) if o.states and o.operator in reader.operators]
+        if not key_groups or not operators:
             return
         name = self._options.name_of(reader)
         with reader:
-            for one in left:
-                for part in reader.split(one.operator, wanted):
+            for operator in operators:
+                for part in reader.split(operator.operator, key_groups):
                     narrow = self._pushed.numbers["key_group"].within(part)
                     if narrow:
                         at = reader.checkpoint.link
-                        yield RangePartition(name, at, one, is_typed, narrow.start, narrow.stop)
+                        yield RangePartition(name, at, operator, is_typed, narrow.start, narrow.stop)
 
-    def _left(self, chosen: OperatorStates) -> OperatorStates:
-        """What the filters leave."""
-        is_wanted = self._pushed.passes("operator", chosen.operator)
-        states = tuple(one for one in chosen.states if is_wanted and self._pushed.passes("state", one.name))
+    def _filtered(self, chosen: OperatorStates) -> OperatorStates:
+        """The states that pass the filters."""
+        passes = self._pushed.passes("operator", chosen.operator)
+        states = tuple(state for state in chosen.states if passes and self._pushed.passes("state", state.name))
         return OperatorStates(chosen.operator, chosen.key_type, states)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, on an executor."""
-        if not isinstance(partition, RangePartition):  # Spark's own, when there is none of ours
+        if not isinstance(partition, RangePartition):  # Spark makes one of its own when there are none
             return
         reader = self._planned(partition)
         schema = to_arrow_schema(self._schema, timezone="UTC")
@@ -239,7 +238,7 @@ class StateReading(DataSourceReader):
             yield batch if batch.schema.equals(schema) else _cast(batch, schema)
 
     def _planned(self, partition: RangePartition) -> StateReader:
-        """The reader of what the query was planned with."""
+        """The reader of the planned checkpoint."""
         try:
             reader = self._options.open(partition.checkpoint)
         except InvalidRequestError as error:
@@ -252,7 +251,7 @@ class StateReading(DataSourceReader):
         return reader
 
     def _batches(self, reader: StateReader, partition: RangePartition) -> Iterator[Any]:
-        """Rows that match key groups exactly: the range may have some between those of an IN."""
+        """The rows whose key group passes the filters; the range may have others between those of an IN."""
         chosen, key_groups = partition.chosen, self._pushed.numbers["key_group"]
         for restored in reader.ranges(chosen.operator, range(partition.low, partition.high)):
             for state in chosen.states:
@@ -261,8 +260,10 @@ class StateReading(DataSourceReader):
                 if key_groups.among is not None:
                     rows = (row for row in rows if row[0] in key_groups)
                 for batch in columns.batches(rows):
-                    own = batch if partition.is_typed else shared(batch)
-                    yield _placed(own, (reader.checkpoint.seq, reader.checkpoint.batch, chosen.operator, state.name))
+                    columns_of_table = batch if partition.is_typed else shared(batch)
+                    yield _placed(
+                        columns_of_table, (reader.checkpoint.seq, reader.checkpoint.batch, chosen.operator, state.name)
+                    )
 
 
 class ChangelogReading(StateReading):
@@ -276,23 +277,23 @@ class ChangelogReading(StateReading):
     def _of_checkpoint(
         self, reader: StateReader, chosen: tuple[OperatorStates, ...], *, is_typed: bool
     ) -> Iterator[RangePartition]:
-        """As of states, each with the seqs that the filters leave."""
+        """Partitions as for states, each with the seqs that pass the filters."""
         seqs = self._pushed.numbers["seq"].within(range(reader.checkpoint.seq + 1))
         batches = self._pushed.numbers["batch"]
         if seqs and not batches.is_all:
             with reader:
-                feed = ChangeFeed(reader, chosen[0].operator, tuple(one.name for one in chosen[0].states))
+                feed = ChangeFeed(reader, chosen[0].operator, tuple(state.name for state in chosen[0].states))
                 numbers = feed.batch_numbers(SeqRange(seqs.start, seqs.stop))
-            wanted = [seq for seq, batch in numbers.items() if batch in batches]
-            seqs = range(min(wanted), max(wanted) + 1) if wanted else range(0)
+            passing = [seq for seq, batch in numbers.items() if batch in batches]
+            seqs = range(min(passing), max(passing) + 1) if passing else range(0)
         if not seqs:
             return
-        for one in super()._of_checkpoint(reader, chosen, is_typed=is_typed):
-            one.seqs = SeqRange(seqs.start, seqs.stop)
-            yield one
+        for partition in super()._of_checkpoint(reader, chosen, is_typed=is_typed):
+            partition.seqs = SeqRange(seqs.start, seqs.stop)
+            yield partition
 
     def _batches(self, reader: StateReader, partition: RangePartition) -> Iterator[Any]:
-        names = tuple(one.name for one in partition.chosen.states)
+        names = tuple(state.name for state in partition.chosen.states)
         feed = ChangeFeed(reader, partition.chosen.operator, names[0] if partition.is_typed else names)
         numbers = self._pushed.numbers
         for batch in feed.batches(range(partition.low, partition.high), partition.seqs):
@@ -302,24 +303,24 @@ class ChangelogReading(StateReading):
 
 
 class _Pushing(StateReading):
-    """Takes filters; Spark refuses such a reader while its own option is off."""
+    """Accepts filters; Spark refuses such a reader while its own option is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what bounds a column exactly; Spark applies the rest."""
-        for one in filters:
-            taken = self._pushed.take(one)
-            if taken is None:
-                yield one
+        """Accept the filters that bound a column exactly; Spark applies the rest."""
+        for condition in filters:
+            narrowed = self._pushed.take(condition)
+            if narrowed is None:
+                yield condition
             else:
-                self._pushed = taken
+                self._pushed = narrowed
 
 
 class PushedStateReading(_Pushing, StateReading):
-    """Reads what filters leave of states."""
+    """Reads states, with filters."""
 
 
 class PushedChangelogReading(_Pushing, ChangelogReading):
-    """Reads what filters leave of a change feed."""
+    """Reads a change feed, with filters."""
 
 
 class StateSource(DataSource):
@@ -332,8 +333,8 @@ class StateSource(DataSource):
     def schema(self) -> StructType:
         options = ReadOptions.of(dict(self.options))
         chosen = chosen_states(options.newest(), options)
-        own = StateColumns(chosen[0].key_type, chosen[0].states[0]).schema if _is_one(chosen) else SHARED
-        return from_arrow_schema(pa.schema([*_PLACE, *own]))
+        columns = StateColumns(chosen[0].key_type, chosen[0].states[0]).schema if _is_one_state(chosen) else SHARED
+        return from_arrow_schema(pa.schema([*_PLACE, *columns]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return StateReading(ReadOptions.of(dict(self.options)), schema)
@@ -350,30 +351,30 @@ class ChangelogSource(DataSource):
         options = ReadOptions.of(dict(self.options))
         reader = options.open()
         chosen = chosen_states(reader, options)
-        is_one = _is_one(chosen)
-        own = ChangeFeed(reader, chosen[0].operator, chosen[0].states[0].name).schema if is_one else SHARED_CHANGES
-        return from_arrow_schema(own)
+        if not _is_one_state(chosen):
+            return from_arrow_schema(SHARED_CHANGES)
+        return from_arrow_schema(ChangeFeed(reader, chosen[0].operator, chosen[0].states[0].name).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ChangelogReading(ReadOptions.of(dict(self.options)), schema)
 
 
 class PushedStateSource(StateSource):
-    """`varvite-state`, to which filters are pushed down."""
+    """`varvite-state` with filters pushed down."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return PushedStateReading(ReadOptions.of(dict(self.options)), schema)
 
 
 class PushedChangelogSource(ChangelogSource):
-    """`varvite-changelog`, to which filters are pushed down."""
+    """`varvite-changelog` with filters pushed down."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return PushedChangelogReading(ReadOptions.of(dict(self.options)), schema)
 
 
 def _placed(batch: Any, place: tuple[int, int, str, str]) -> Any:
-    """A batch after the columns that say of what it is."""
+    """A batch with its seq, batch, operator and state in front."""
     count = batch.num_rows
     columns = [_arrow.repeat(pa.scalar(value, field.type), count) for value, field in zip(place, _PLACE, strict=True)]
     return _arrow.RecordBatch.from_arrays([*columns, *batch.columns], schema=pa.schema([*_PLACE, *batch.schema]))
@@ -390,7 +391,7 @@ def _cast(batch: Any, schema: Any) -> Any:
 
 
 def _only(batch: Any, column: str, numbers: Numbers) -> Any:
-    """The rows of a batch whose number passes; null does not."""
+    """The rows of a batch whose number in a column passes; null does not."""
     passes = [number is not None and number in numbers for number in batch.column(column).to_pylist()]
     return batch.filter(pa.array(passes, pa.bool_()))
 

@@ -1,7 +1,7 @@
-"""What filters of a data source's columns leave of its numbers and names; pure.
+"""The effect of pushed filters: the numbers and names of a data source's columns that pass; pure.
 
 Spark gives the conjuncts of a query as the forms of `pyspark.sql.datasource`. A column of numbers is bounded by `=`,
-`<=>`, `<`, `<=`, `>`, `>=` and `IN`, one of names by `=`, `<=>` and `IN`, each exactly. All else is Spark's to apply.
+`<=>`, `<`, `<=`, `>`, `>=` and `IN`, a column of names by `=`, `<=>` and `IN`, each exactly. Spark applies the rest.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class Numbers:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing was asked for."""
+        """True if every number passes."""
         return self == Numbers()
 
     def within(self, part: range) -> range:
-        """The narrowest range in `part` that has all numbers which pass; an empty one if none does."""
+        """The narrowest range in `part` with all numbers that pass; empty if none does."""
         common = _common(self.bounds, part)
         if self.among is None:
             return common
-        wanted = [number for number in self.among if number in common]
-        return range(min(wanted), max(wanted) + 1) if wanted else range(common.start, common.start)
+        passing = [number for number in self.among if number in common]
+        return range(min(passing), max(passing) + 1) if passing else range(common.start, common.start)
 
     @classmethod
     def parse(cls, text: str) -> Numbers:
@@ -61,54 +61,54 @@ class Numbers:
         return cls(range(int(low), max(int(low), last + 1)))
 
     def but(self, bounds: range, among: frozenset[int] | None) -> Numbers:
-        """Those that also pass another filter."""
-        both = among if self.among is None else self.among if among is None else self.among & among
-        return Numbers(_common(self.bounds, bounds), both)
+        """The numbers that also pass another filter."""
+        common = among if self.among is None else self.among if among is None else self.among & among
+        return Numbers(_common(self.bounds, bounds), common)
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """The filters that were taken, of columns of numbers and of names."""
+    """The accepted filters of columns of numbers and of names."""
 
     numbers: dict[str, Numbers]
     names: dict[str, frozenset[str] | None]
     """Column → the names that may pass; None: all."""
 
-    def take(self, one: Filter) -> Pushed | None:
-        """With one more filter; None if it is not of these columns and forms."""
-        column = ".".join(getattr(one, "attribute", ()))
-        value: Any = getattr(one, "value", None)
+    def take(self, condition: Filter) -> Pushed | None:
+        """These with another filter; None if it is not of these columns and forms."""
+        column = ".".join(getattr(condition, "attribute", ()))
+        value: Any = getattr(condition, "value", None)
         if column in self.numbers:
-            passing = _numbers(one, value)
+            passing = _numbers(condition, value)
             if passing is None:
                 return None
             return Pushed({**self.numbers, column: self.numbers[column].but(*passing)}, self.names)
         if column not in self.names:
             return None
-        found = _names(one, value)
-        if found is None:
+        names = _names(condition, value)
+        if names is None:
             return None
         before = self.names[column]
-        return Pushed(self.numbers, {**self.names, column: found if before is None else before & found})
+        return Pushed(self.numbers, {**self.names, column: names if before is None else before & names})
 
     def passes(self, column: str, name: str) -> bool:
-        """Whether rows with this name in a column may pass."""
+        """True if rows with this name in a column may pass."""
         allowed = self.names[column]
         return allowed is None or name in allowed
 
 
-def _numbers(one: Filter, value: Any) -> tuple[range, frozenset[int] | None] | None:
-    if isinstance(one, In):
+def _numbers(condition: Filter, value: Any) -> tuple[range, frozenset[int] | None] | None:
+    if isinstance(condition, In):
         is_exact = all(type(number) is int for number in value)
         return (range(END), frozenset(value)) if is_exact else None
-    bounds = _BOUNDS.get(type(one))
+    bounds = _BOUNDS.get(type(condition))
     return (bounds(value), None) if bounds is not None and type(value) is int else None
 
 
-def _names(one: Filter, value: Any) -> frozenset[str] | None:
-    given: Sequence[Any] = value if isinstance(one, In) else (value,)
-    is_exact = isinstance(one, (In, EqualTo, EqualNullSafe)) and all(isinstance(name, str) for name in given)
-    return frozenset(given) if is_exact else None
+def _names(condition: Filter, value: Any) -> frozenset[str] | None:
+    names: Sequence[Any] = value if isinstance(condition, In) else (value,)
+    is_exact = isinstance(condition, (In, EqualTo, EqualNullSafe)) and all(isinstance(name, str) for name in names)
+    return frozenset(names) if is_exact else None
 
 
 _BOUNDS: Final[dict[type[Filter], Callable[[int], range]]] = {
@@ -121,6 +121,6 @@ _BOUNDS: Final[dict[type[Filter], Callable[[int], range]]] = {
 }
 
 
-def _common(one: range, other: range) -> range:
-    low = max(one.start, other.start)
-    return range(low, max(low, min(one.stop, other.stop)))
+def _common(first: range, second: range) -> range:
+    low = max(first.start, second.start)
+    return range(low, max(low, min(first.stop, second.stop)))

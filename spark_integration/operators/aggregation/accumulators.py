@@ -267,7 +267,7 @@ class PositionAccumulator(Accumulator):
         found = take(column, places)
         if self._ignore_nulls:
             return [either(state[0], found) if self._first else either(found, state[0])]
-        return [pc.if_else(rows.known, state[0], found) if self._first else found]
+        return [pc.if_else(rows.has_state, state[0], found) if self._first else found]
 
 
 class DistinctAccumulator(Accumulator):
