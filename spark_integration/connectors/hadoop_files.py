@@ -1,7 +1,7 @@
 """Small files through Hadoop's FileSystem in Spark's JVM, which supports every URL that Spark does.
 
-For files of a few kilobytes on the driver: one or two calls into the JVM each, no listing except `list_names`. Errors of
-the file system become `RetryableError`s; a location that cannot be right, `InvalidRequestError`.
+For files of a few kilobytes on the driver: one or two calls into the JVM each, no listing except `list_names`. Errors
+of the file system become `RetryableError`s; a location that cannot be right, `InvalidRequestError`.
 """
 
 from __future__ import annotations
