@@ -1,4 +1,4 @@
-"""From the calls of a program to operators: the graph, its nodes, and what runs before the first operator.
+"""The graph of a program, and its plan: operators, and the step before the first one.
 
 Invariants: I3 (an error in front of the first operator reaches the driver before it commits).
 

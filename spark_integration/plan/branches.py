@@ -1,4 +1,4 @@
-"""From unions and connected streams to the branches that lead to the first operator."""
+"""Plans unions and connected streams: the branches that lead to the first operator."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from varvite.spark_integration.plan.transformations import GraphSettings
 
 Source = DataFrameSource | CollectionSource
-Way = tuple[Source, tuple[StepTransformation, ...]]
-"""A source, and the steps from it."""
+Path = tuple[Source, tuple[StepTransformation, ...]]
+"""A source, and the steps after it."""
 
 
-def ways_to(node: Transformation) -> Iterator[Way]:
-    """Every way from a source to here.
+def paths_to(node: Transformation) -> Iterator[Path]:
+    """Every path from a source to a node.
 
     Raises:
-        InvalidRequestError: A stateful operator is on the way.
+        InvalidRequestError: A stateful operator is on a path.
     """
     if isinstance(node, DataFrameSource | CollectionSource):
         yield node, ()
     elif isinstance(node, StepTransformation):
-        for source, steps in ways_to(node.inputs[0]):
+        for source, steps in paths_to(node.inputs[0]):
             yield source, (*steps, node)
     elif isinstance(node, UnionTransformation):
         for before in node.inputs:
-            yield from ways_to(before)
+            yield from paths_to(before)
     else:
         raise _stateful(node)
 
 
 def check_can_meet(node: Transformation) -> None:
-    """Whether a stream can be united or connected. Raises `InvalidRequestError`."""
+    """Check that a stream can be united or connected. Raises `InvalidRequestError`."""
     for before in node.lineage():
         if isinstance(before, KeyedTransformation):
             raise _stateful(before)
@@ -69,17 +69,17 @@ def plan_branches(
     sources: Sequence[Source],
     settings: GraphSettings,
 ) -> tuple[BranchedPreparation, tuple[InputDelay, ...]]:
-    """The branches that lead to the first operator, and how the watermark follows each.
+    """The branches that lead to the first operator, and the watermark of each.
 
     Args:
         head: A union, or the operator that reads connected streams.
         steps: Steps between the union and the operator.
         operator: The first operator; None: the job has none.
-        sources: All sources; a branch names its source by the place here.
+        sources: All sources; a branch refers to its source by position.
         settings: Names of the steps.
 
     Raises:
-        InvalidRequestError: See `ways_to`.
+        InvalidRequestError: A stateful operator is on a path.
     """
     connected = head.connected if isinstance(head, KeyedTransformation) else ()
     branches: list[InputBranch] = []
@@ -88,11 +88,10 @@ def plan_branches(
     for number, node in enumerate(head.inputs if connected else (head,)):
         key = connected[number].function if connected else operator.key if operator else None
         columns = connected[number].columns if connected and key is None else ()
-        for source, before in ways_to(node):
-            way = (*before, *steps)
-            branch, delay = _branch(source, way, key, settings)
-            place = number if connected else None
-            branches.append(replace(branch, source=sources.index(source), key_columns=columns, number=place))
+        for source, before in paths_to(node):
+            branch, delay = _branch(source, (*before, *steps), key, settings)
+            stream = number if connected else None
+            branches.append(replace(branch, source=sources.index(source), key_columns=columns, number=stream))
             delays.append(delay)
             functions += [step.function for step in before]
         if key is not None:
@@ -111,24 +110,24 @@ def plan_branches(
 
 
 def _branch(
-    source: Source, way: Sequence[StepTransformation], key: KeyFunction | None, settings: GraphSettings
+    source: Source, path: Sequence[StepTransformation], key: KeyFunction | None, settings: GraphSettings
 ) -> tuple[InputBranch, InputDelay]:
-    own = source.event_time if isinstance(source, DataFrameSource) else None
-    assigned = [i for i, step in enumerate(way) if step.step == "timestamps"]
+    source_time = source.event_time if isinstance(source, DataFrameSource) else None
+    assigned = [i for i, step in enumerate(path) if step.step == "timestamps"]
     timed = assigned[-1] + 1 if assigned else 0
-    fused = fused_steps(way, settings, is_followed=key is not None)
+    fused = fused_steps(path, settings, is_followed=key is not None)
     branch = InputBranch(
         source=0,
         input=source.elements,
-        output=way[-1].elements if way else source.elements,
+        output=path[-1].elements if path else source.elements,
         timing=fused[:timed],
         steps=fused[timed:],
         key=key_step(key),
         key_columns=(),
-        event_time_from=own.column if own else None,
+        event_time_from=source_time.column if source_time else None,
         number=None,
     )
     if assigned:
-        last = way[assigned[-1]]
+        last = path[assigned[-1]]
         return branch, InputDelay(last.watermark_delay_ms, last.idle_timeout_ms)
-    return branch, InputDelay(own.delay_ms if own else None)
+    return branch, InputDelay(source_time.delay_ms if source_time else None)

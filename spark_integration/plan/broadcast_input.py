@@ -1,13 +1,13 @@
-"""How the rows of a stream and of a broadcast stream come to the partitions: `BroadcastInput`.
+"""`BroadcastInput`: distributes the rows of a stream and of a broadcast stream to the partitions.
 
 Both are one input, side by side. Each broadcast row is copied to all partitions within the same shuffle: the input is
-read once, nothing passes through the driver, and nothing has to fit into memory. Then every partition is sorted by the
+read once, no row passes through the driver, and none has to fit into memory. Then every partition is sorted by the
 rows' places in the input, the broadcast rows first. So all partitions read the same broadcast rows in the same order,
 before their own rows.
 
-Places follow the order in which Spark reads the sources. If Spark executes a part of the input again in the midst of a
-batch, and it comes in another order or with other rows, partitions may have read different ones. So each partition
-digests what it has read, and the batch is executed again if they differ (I3): `operator_executor.check_broadcast`.
+Places follow the order in which Spark reads the sources. Spark may execute a part of the input again during a batch; if
+it then has another order or other rows, partitions may read different broadcast rows. So each partition computes a
+digest of them, and the driver compares the digests and executes the batch again if they differ (I3).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BROADCAST: Final = 1
 _PLACE_COLUMN: Final = "__varvite_place"
 """int64, before the pump only: the row's place in the input; negative in broadcast rows."""
 _BEFORE_ALL: Final = -(1 << 62)
-"""Added to the places of broadcast rows: they come first, as long as an input has less than 2**29 partitions."""
+"""Added to the places of broadcast rows, which sorts them first if an input has less than 2**29 partitions."""
 
 
 class Placement(Protocol):
@@ -46,29 +46,29 @@ class BroadcastInput:
     """The input of an operator that reads a broadcast stream beside another one."""
 
     keyed: bool
-    """The other stream has keys; else each row goes where its hash says."""
+    """The other stream has keys; else each row goes to the partition of its hash."""
     rows: StructType
     """Columns of the other stream's rows."""
 
     def distributed(
         self, rows: DataFrame, parallelism: int, max_parallelism: int, placement: Placement | None = None
     ) -> DataFrame:
-        """The rows with their key group, in the order of the module, each in its shuffle partition."""
+        """The rows with their key group, each in its shuffle partition, broadcast rows first."""
         is_broadcast = f"{INPUT_COLUMN} = {BROADCAST}"
         place = f"IF({is_broadcast}, {_BEFORE_ALL}L, 0L) + monotonically_increasing_id() AS {_PLACE_COLUMN}"
         groups = f"transform(sequence(0L, {parallelism - 1}L), p -> {_first_group('p', parallelism, max_parallelism)})"
-        own = self._own_key_group(parallelism, max_parallelism)
+        group = self._key_group(parallelism, max_parallelism)
         # Outer: else Spark adds a filter for empty arrays, which computes them twice.
-        key_group = f"explode_outer(IF({is_broadcast}, {groups}, array({own}))) AS {KEY_GROUP_COLUMN}"
+        key_group = f"explode_outer(IF({is_broadcast}, {groups}, array({group}))) AS {KEY_GROUP_COLUMN}"
         copied = rows.selectExpr("*", place).selectExpr("*", key_group)
         divided = to_partitions(copied, parallelism, max_parallelism, placement)
         return divided.sortWithinPartitions(_PLACE_COLUMN).drop(_PLACE_COLUMN)
 
-    def _own_key_group(self, parallelism: int, max_parallelism: int) -> str:
+    def _key_group(self, parallelism: int, max_parallelism: int) -> str:
         """Key group of a row that is not broadcast, as an expression."""
         if self.keyed:
             return f"CAST(pmod(xxhash64({KEY_COLUMN}), {max_parallelism}L) AS INT)"
-        # By what is in the row: dealing rows out in turn would lose and double some when a part is computed again.
+        # By the row's content: round-robin would lose and duplicate rows when a part is computed again.
         content = quoted(rows_column(OWN))
         if _has_no_hash(self.rows):
             content = f"CAST({content} AS STRING)"
@@ -81,7 +81,7 @@ def _first_group(partition: str, parallelism: int, max_parallelism: int) -> str:
 
 
 def _has_no_hash(kind: DataType) -> bool:
-    """Whether Spark's hash functions refuse values of that type."""
+    """True if Spark's hash functions refuse values of that type."""
     if isinstance(kind, StructType):
         return any(_has_no_hash(field.dataType) for field in kind.fields)
     if isinstance(kind, ArrayType):

@@ -1,8 +1,8 @@
-"""A keyed function between elements that are not plain rows: how they come in, and what is done to what it yields.
+"""`ElementOperator`: a keyed function with the types of its elements and the stateless functions after it.
 
-An `ElementOperator` is what is shipped to the state workers instead of the function alone, when its elements are typed
-values, when stateless functions follow it, or when the next operator's key is computed. Those functions run in the
-state worker, on its output, so the cached answer is that of the whole chain and nothing is executed twice.
+It is sent to the state workers instead of the function alone if the elements are typed values, if stateless functions
+follow, or if the next operator's key is computed. Those functions run in the state worker, on the function's output. So
+the cached answer is that of the whole chain, and nothing is executed twice.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SideOutput:
-    """A side output of the function, as it travels."""
+    """A side output of the function."""
 
     tag_id: str
     yields: ElementType
-    """What the function yields with the tag."""
+    """Elements that the function yields with the tag."""
     output: ElementType
-    """What leaves the last step."""
+    """Output of the last step."""
     steps: tuple[Step, ...] = ()
-    """Functions that these elements go through."""
+    """Functions on these elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElementOperator:
-    """A keyed function and its surroundings, as they travel."""
+    """A keyed function, its elements, and the functions after it."""
 
     function: bytes = field(repr=False)
     """The user's `KeyedProcessFunction`, pickled by cloudpickle."""
     input: ElementType | ConnectedElements
-    """What it is given."""
+    """Elements of the input."""
     yields: ElementType
-    """What it yields."""
+    """Elements that the function yields."""
     output: ElementType
-    """What leaves the last step."""
+    """Output of the last step."""
     steps: tuple[Step, ...] = ()
-    """Functions that its output goes through."""
+    """Functions on its output."""
     key: KeyStep | None = None
-    """The key function of the operator that comes after them: one more column."""
+    """The key function of the next operator: one more column."""
     sides: tuple[SideOutput, ...] = ()
-    """Side outputs that somebody reads: a column with the output's number, and a struct column for each."""
+    """Side outputs that are read: a column with the output's number, and a struct column for each."""
 
 
 class OperatorElements:
-    """An `ElementOperator` in its state worker. Takes the place of the runner's row writer."""
+    """An `ElementOperator` in its state worker, instead of the runner's row writer."""
 
     def __init__(self, operator: ElementOperator, uid: str, place: ChainPlace) -> None:
         """Load and open everything but the function itself. Raises `StepError`."""
@@ -77,9 +77,9 @@ class OperatorElements:
         return self._operator.input.reader(schema)
 
     def columns(self, rows: list[Any]) -> list[pa.Array]:
-        """The columns of what the chains make of the function's output: the main output, then each side output.
+        """The columns of the main output, then of each side output, after the functions on them.
 
-        What is tagged for a side output that nobody reads is dropped, as in Flink.
+        Elements for a side output that is not read are dropped, as in Flink.
 
         Raises:
             StepError: A function of the chain raised.
@@ -115,7 +115,7 @@ class _SideWriter:
         self.chain = FunctionChain(side.steps, None, place)
 
     def columns(self, tagged: list[Any]) -> pa.StructArray:
-        """The rows of this output, of what was yielded with any tag. Raises `StepError`, `InvalidRequestError`."""
+        """The rows of this output among all tagged elements. Raises `StepError`, `InvalidRequestError`."""
         side = self._side
         elements = [value for tag, value in tagged if tag.tag_id == side.tag_id]
         if side.steps:

@@ -1,8 +1,8 @@
 """A chain of stateless functions that run as one step, a batch of elements at a time: `FunctionChain`.
 
-Each function sees every element of a batch before the next one begins. Time stamps travel beside the elements: what a
-function makes of an element has the element's time stamp, as in Flink. An exception of a function is a `StepError`,
-which knows the step and the element.
+Each function processes every element of a batch before the next one begins. Timestamps are kept beside the elements:
+the output for an element has the element's timestamp, as in Flink. An exception of a function becomes a `StepError`,
+which names the step and the element.
 
 The functions must be deterministic: Spark may execute a step again for a task that it repeats.
 """
@@ -44,7 +44,7 @@ _SHORT.maxstring = _SHORT.maxother = 160
 
 
 class StepError(Exception):
-    """A function of the chain raised; the cause is what it raised."""
+    """A function of the chain raised its cause."""
 
     def __init__(self, step: str, element: str | None, cause: BaseException) -> None:
         super().__init__(step, element, cause)
@@ -54,13 +54,13 @@ class StepError(Exception):
 
     @property
     def where(self) -> str:
-        """For people: the step, and the element if there was one."""
+        """The step, and the element if there is one, for people."""
         return f"in step {self.step}" + ("" if self.element is None else f", at element {self.element}")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One function of a chain, as it travels."""
+    """One function of a chain, pickled for the workers."""
 
     kind: StepKind
     name: str
@@ -68,12 +68,12 @@ class Step:
     function: bytes = field(repr=False)
     """Pickled by cloudpickle: a function object of PyFlink's kind, or a callable."""
     output: ElementType | None = None
-    """What comes out, if another function follows that must find it so."""
+    """Type to which the output is converted, if another function follows; else None."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyStep:
-    """The function that says the key of the elements that leave the chain."""
+    """The key function of the elements that leave the chain."""
 
     function: bytes = field(repr=False)
     key_type: WireType
@@ -81,7 +81,7 @@ class KeyStep:
 
 @dataclass(frozen=True, slots=True)
 class ChainPlace:
-    """Where a chain runs: what its functions read in their `RuntimeContext`."""
+    """The place of a chain in a job, which its functions read from their `RuntimeContext`."""
 
     partition: int
     parallelism: int
@@ -90,7 +90,7 @@ class ChainPlace:
 
 
 class FunctionChain:
-    """The chain as it runs: opened once, then any number of batches, then closed."""
+    """A running chain: opened once, then run for any number of batches, then closed."""
 
     def __init__(self, steps: Sequence[Step], key: KeyStep | None, place: ChainPlace) -> None:
         self._steps = steps
@@ -129,13 +129,13 @@ class FunctionChain:
         return function
 
     def run(self, elements: list[Any], stamps: Stamps = None) -> tuple[list[Any], Stamps]:
-        """What the chain makes of these elements, with time stamps. Raises `StepError`."""
+        """The output for these elements, with timestamps. Raises `StepError`."""
         for run in self._runs:
             elements, stamps = run(elements, stamps)
         return elements, stamps
 
     def keys(self, elements: list[Any]) -> pa.Array:
-        """The key column of what `run` made. Raises `StepError`."""
+        """The key column of elements that `run` returned. Raises `StepError`."""
         key_of, key = self._key_of, self._key
         if key_of is None or key is None:
             raise InvalidRequestError("the chain has no key function")
@@ -144,8 +144,8 @@ class FunctionChain:
         element: Any = None
         try:
             for element in elements:
-                found = key_of(element)
-                stored.append(None if found is None else freeze(found))
+                value = key_of(element)
+                stored.append(None if value is None else freeze(value))
         except user_code_raises() as error:
             raise StepError("key_by", _SHORT.repr(element), error) from error
         return key.key_type.to_arrow(stored)
@@ -178,14 +178,14 @@ def _map(function: Any, name: str) -> Any:
     call = method_of(function, MapFunction, "map")
 
     def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
-        made: list[Any] = []
-        append, element = made.append, None
+        output: list[Any] = []
+        append, element = output.append, None
         try:
             for element in elements:
                 append(call(element))
         except user_code_raises() as error:
             raise StepError(name, _SHORT.repr(element), error) from error
-        return made, stamps
+        return output, stamps
 
     return run
 
@@ -225,18 +225,18 @@ def _process(function: Any, name: str) -> Any:
 
 
 def _spread(call: Callable[[Any, int | None], Any], name: str) -> Any:
-    """Any number of elements for each."""
+    """A step that yields any number of elements for each."""
 
     def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
-        made: list[Any] = []
+        output: list[Any] = []
         ends: list[int] = []
         element = None
         try:
             for element, stamp in zip(elements, stamps or [None] * len(elements), strict=True):
                 result = call(element, stamp)
                 if result is not None:
-                    made.extend(result)
-                ends.append(len(made))
+                    output.extend(result)
+                ends.append(len(output))
         except user_code_raises() as error:
             raise StepError(name, _SHORT.repr(element), error) from error
         if stamps is not None:
@@ -244,7 +244,7 @@ def _spread(call: Callable[[Any, int | None], Any], name: str) -> Any:
             for stamp, end in zip(stamps, ends, strict=True):
                 spread.extend([stamp] * (end - len(spread)))
             stamps = spread
-        return made, stamps
+        return output, stamps
 
     return run
 

@@ -1,4 +1,4 @@
-"""Transformations that run as one step: the functions as they travel, the key function, and what they refer to."""
+"""Fuses stateless transformations in a row into one step: their pickled functions, the key, and broadcast variables."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ def step_name(node: StepTransformation, settings: GraphSettings) -> str:
 
 
 def fused_steps(nodes: Sequence[StepTransformation], settings: GraphSettings, *, is_followed: bool) -> tuple[Step, ...]:
-    """The steps; each but the last brings its elements to their declared type, as if they had been sent.
+    """The steps; each but the last converts its elements to their declared type, as if they had been sent.
 
     Args:
         nodes: The steps in order.
         settings: Their names.
-        is_followed: A key function sees what the last of them makes.
+        is_followed: A key function reads the output of the last one.
     """
-    followed = len(nodes) - (0 if is_followed else 1)
+    conforming = len(nodes) - (0 if is_followed else 1)
     return tuple(
         Step(
             node.step,
             step_name(node, settings),
             node.function.function,
-            node.elements if place < followed and node.step in CHANGING else None,
+            node.elements if place < conforming and node.step in CHANGING else None,
         )
         for place, node in enumerate(nodes)
     )
 
 
 def key_step(key: KeyFunction | None) -> KeyStep | None:
-    """A key function as it travels."""
+    """A key function for the workers."""
     return KeyStep(key.function.function, key.key_type) if key else None
 
 

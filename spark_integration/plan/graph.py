@@ -1,4 +1,4 @@
-"""From the graph of transformations to what runs: the input's preparation and the operators, stateless steps fused in.
+"""Plans the graph of transformations: the input's preparation and the operators, with stateless steps fused in.
 
 ```
 source → map → filter → key_by → process → map → print
@@ -53,35 +53,35 @@ _Head = DataFrameSource | CollectionSource | UnionTransformation | KeyedTransfor
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPlan:
-    """What leads to one sink."""
+    """The plan of the graph that leads to one sink."""
 
     sources: tuple[DataFrameSource | CollectionSource, ...]
     """In order; a preparation of branches reads them side by side."""
     preparation: Preparation | BranchedPreparation | None
-    """What happens to the sources' rows first; None: nothing."""
+    """The step on the sources' rows before the first operator; None: there is none."""
     operators: tuple[OperatorPlan, ...]
     """In order; the first reads the prepared rows. There may be none."""
     watermark_delay_ms: int | None
     input_delays: tuple[InputDelay, ...]
-    """By branch: how the watermark follows its event times. Empty: there are no branches."""
+    """The watermark of each branch. Empty: there are no branches."""
     elements: ElementType
-    """What comes out at the end."""
+    """The output."""
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Steps in a row, and the stateful operator that they lead to."""
+    """Steps in a row, and the stateful operator after them."""
 
     steps: tuple[StepTransformation, ...]
     operator: KeyedTransformation | None
 
 
 def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Transformation] = ()) -> GraphPlan:
-    """The plan of what leads to this transformation.
+    """Plan the graph that leads to a transformation.
 
     Args:
         end: The end of the main output.
-        settings: What was said about the transformations.
+        settings: Names and parallelism of the transformations.
         sides: Ends of side outputs of the last stateful operator, in the order of their numbers.
 
     Raises:
@@ -100,17 +100,17 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
     operators: list[OperatorPlan] = []
     last = next((segment.operator for segment in reversed(segments) if segment.operator), None)
     side_plans = _side_plans(last, sides, settings)
-    for here, after in pairwise(segments):
-        node = here.operator
+    for segment, after in pairwise(segments):
+        node = segment.operator
         if node is None:
             break
-        said = settings.of(node)
+        node_settings = settings.of(node)
         column = event_time.column if event_time and not operators else node.plan.timestamp_column
         plan = replace(
             node.plan,
             uid=uids[node],
-            name=said.name or uids[node],
-            parallelism=said.parallelism,
+            name=node_settings.name or uids[node],
+            parallelism=node_settings.parallelism,
             timestamp_column=column,
             prepare=node.plan.prepare and node.plan.prepare.with_event_time(column),
         )
@@ -126,20 +126,20 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
 
 
 def _segments(end: Transformation) -> tuple[_Head, list[_Segment]]:
-    """Where the way to the end begins to be one, and the way cut after each stateful operator.
+    """The head of the single path to the end, and the path divided after each stateful operator.
 
     The last segment has no operator.
     """
-    way: list[StepTransformation | KeyedTransformation] = []
+    path: list[StepTransformation | KeyedTransformation] = []
     node: Transformation = end
     while isinstance(node, StepTransformation | KeyedTransformation):
-        way.insert(0, node)
+        path.insert(0, node)
         if isinstance(node, KeyedTransformation) and node.connected:
             break
         node = node.inputs[0]
     segments: list[_Segment] = []
     steps: list[StepTransformation] = []
-    for at in way:
+    for at in path:
         if isinstance(at, StepTransformation):
             steps.append(at)
         else:
@@ -161,7 +161,7 @@ def _key_step(operator: KeyedTransformation | None) -> KeyStep | None:
 
 
 def side_output_of(end: Transformation) -> SideOutputTransformation | None:
-    """The side output that leads to an end by stateless steps; None: it is a main output."""
+    """The side output from which stateless steps lead to an end; None: the end is a main output."""
     while isinstance(end, StepTransformation):
         end = end.inputs[0]
     return end if isinstance(end, SideOutputTransformation) else None
@@ -170,11 +170,11 @@ def side_output_of(end: Transformation) -> SideOutputTransformation | None:
 def _side_plans(
     node: KeyedTransformation | None, ends: Sequence[Transformation], settings: GraphSettings
 ) -> tuple[tuple[SideOutput, tuple[PickledFunction, ...]], ...]:
-    """Each side output as it travels, with the functions that its steps call."""
-    made: list[tuple[SideOutput, tuple[PickledFunction, ...]]] = []
+    """Each side output for the workers, with the functions that its steps call."""
+    plans: list[tuple[SideOutput, tuple[PickledFunction, ...]]] = []
     for end in ends:
-        found = side_output_of(end)
-        if found is None or node is None or found.inputs[0] is not node:
+        tagged = side_output_of(end)
+        if tagged is None or node is None or tagged.inputs[0] is not node:
             raise InvalidRequestError(
                 "a job writes the main output and side outputs of its last stateful operator, and nothing else; "
                 f"this {end.kind} comes from another operator: write it with a job of its own"
@@ -184,23 +184,23 @@ def _side_plans(
         if any(step.step == "timestamps" for step in steps):
             raise InvalidRequestError("assign_timestamps_and_watermarks has no effect behind a side output; remove it")
         fused = fused_steps(steps, settings, is_followed=False)
-        side = SideOutput(tag_id=found.tag_id, yields=found.elements, output=end.elements, steps=fused)
-        made.append((side, tuple(step.function for step in steps)))
-    return tuple(made)
+        side = SideOutput(tag_id=tagged.tag_id, yields=tagged.elements, output=end.elements, steps=fused)
+        plans.append((side, tuple(step.function for step in steps)))
+    return tuple(plans)
 
 
 def _preparation(
     source: DataFrameSource | CollectionSource, first: _Segment, settings: GraphSettings
 ) -> tuple[Preparation | None, EventTime | None]:
-    """What happens before the first operator, and the event time of the rows that come out."""
-    own = source.event_time if isinstance(source, DataFrameSource) else None
+    """The step before the first operator, and the event time of its output."""
+    source_time = source.event_time if isinstance(source, DataFrameSource) else None
     key = _key_step(first.operator)
     if not first.steps and key is None:
-        return None, own
+        return None, source_time
     assigned = [step for step in first.steps if step.step == "timestamps"]
     output = first.steps[-1].elements if first.steps else source.elements
-    # Elements that are no longer the input's rows have their time stamps beside them.
-    beside = bool(assigned) or (own is not None and any(step.step != "timestamps" for step in first.steps))
+    # Elements that are no longer the input's rows have their timestamps in a column of their own.
+    beside = bool(assigned) or (source_time is not None and any(step.step != "timestamps" for step in first.steps))
     functions = [step.function for step in first.steps]
     if first.operator is not None and first.operator.key is not None:
         functions.append(first.operator.key.function)
@@ -209,13 +209,13 @@ def _preparation(
         output=output,
         steps=_steps(first, settings),
         key=key,
-        event_time_from=own.column if own else None,
+        event_time_from=source_time.column if source_time else None,
         event_time_out=beside and first.operator is not None,
         broadcasts=broadcasts_of(functions),
     )
     if not beside:
-        return preparation, own
-    delay = assigned[-1].watermark_delay_ms if assigned else own.delay_ms if own else None
+        return preparation, source_time
+    delay = assigned[-1].watermark_delay_ms if assigned else source_time.delay_ms if source_time else None
     return preparation, EventTime(EVENT_TIME_COLUMN, delay)
 
 
@@ -226,18 +226,20 @@ def _with_elements(
     settings: GraphSettings,
     sides: Sequence[tuple[SideOutput, tuple[PickledFunction, ...]]],
 ) -> OperatorPlan:
-    """The operator with the steps that follow it and with the next operator's key; rows in and out need nothing."""
+    """The operator with the steps after it and the next operator's key; unchanged if rows come in and go out."""
     late = next((step for step in after.steps if step.step == "timestamps"), None)
     if late is not None:
         raise InvalidRequestError(
             "assign_timestamps_and_watermarks is possible before the first stateful operator only; call it there",
             operator=plan.uid,
         )
-    given = ConnectedElements(tuple(n.elements for n in node.inputs)) if node.connected else node.inputs[0].elements
+    input_elements = (
+        ConnectedElements(tuple(n.elements for n in node.inputs)) if node.connected else node.inputs[0].elements
+    )
     key = _key_step(after.operator)
     output = after.steps[-1].elements if after.steps else node.elements
-    plain = isinstance(given, RowElements) and isinstance(node.elements, RowElements)
-    # Nor are event times columns of the user's rows.
+    plain = isinstance(input_elements, RowElements) and isinstance(node.elements, RowElements)
+    # Event times in a column of their own are not columns of the user's rows.
     plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides
     if plain and node.key is None and key is None and not after.steps:
         return plan
@@ -252,7 +254,7 @@ def _with_elements(
         functions.append(after.operator.key.function)
     operator = ElementOperator(
         function=plan.function.function,
-        input=given,
+        input=input_elements,
         yields=node.elements,
         output=output,
         steps=_steps(after, settings),

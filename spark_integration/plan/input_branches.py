@@ -1,7 +1,7 @@
-"""The ways from the sources of a job to its first operator, when there are several: unions, and connected streams.
+"""`BranchedPreparation`: the step before the first operator of unions and connected streams.
 
-Each way is an `InputBranch`: a source, the functions on the way, and the key. All branches run in one `mapInArrow`
-over the rows of all sources side by side. A row goes through every branch of its source.
+Each path from a source is an `InputBranch`: the source, the functions on the path, and the key. All branches run in one
+`mapInArrow` over the rows of all sources side by side. A row goes through every branch of its source.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ _nulls: Any = pa.nulls
 
 @dataclass(frozen=True, kw_only=True)
 class InputBranch:
-    """One way from a source."""
+    """One path from a source."""
 
     source: int
     """Number of the source."""
     input: ElementType
     """Its elements."""
     output: ElementType
-    """What leaves the last step."""
+    """Output of the last step."""
     timing: tuple[Step, ...]
-    """Steps up to the last that assigns time stamps: after them an element counts for the watermark."""
+    """Steps up to the last that assigns timestamps: after them an element counts for the watermark."""
     steps: tuple[Step, ...]
-    """Steps after these."""
+    """Steps after `timing`."""
     key: KeyStep | None
-    """The key function, if the key is computed here."""
+    """The key function of a computed key."""
     key_columns: tuple[str, ...]
-    """Else the columns of the output that make the key, if it is to be in a column of its own. None: it is null."""
+    """Else the output columns that make the key, if it goes into a column of its own. Empty: it is null."""
     event_time_from: str | None
     """Column of the source with its event time."""
     number: int | None
-    """Which of the connected streams it leads to; None: streams are not connected."""
+    """Number of its connected stream; None: streams are not connected."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BranchedPreparation:
-    """What happens to the rows of all sources before the first operator; picklable."""
+    """The step on the rows of all sources before the first operator; picklable."""
 
     branches: tuple[InputBranch, ...]
     output: ElementType | ConnectedElements
     key_type: WireType | None
-    """Of the key column; None: there is none."""
+    """Type of the key column; None: there is none."""
     event_time_out: bool
     """Add a column with the event time."""
     broadcasts: dict[int, Any] = field(default_factory=dict, repr=False)
@@ -88,16 +88,16 @@ class BranchedPreparation:
         *,
         is_whole: bool,
     ) -> DataFrame:
-        """As `Preparation.apply`; each branch's last event time goes into `latest`."""
+        """Apply the step as `Preparation.apply` does; each branch's largest event time is added to `latest`."""
         return applied(rows, PreparationTask(self, place, failures, latest, is_whole=is_whole), self.output_schema)
 
     def at(self, place: ChainPlace) -> BranchesRun:
-        """All branches, for one task."""
+        """All branches for one task."""
         return BranchesRun(self, place)
 
 
 class BranchesRun:
-    """The branches as they run in a task."""
+    """The branches in one task."""
 
     def __init__(self, plan: BranchedPreparation, place: ChainPlace) -> None:
         self._schema: pa.Schema = to_arrow_schema(plan.output_schema, timezone="UTC")
@@ -115,15 +115,15 @@ class BranchesRun:
             branch.chain.open()
 
     def prepared(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """What the branches make of a batch. Raises `StepError`, `InvalidRequestError`."""
+        """The prepared rows of a batch. Raises `StepError`, `InvalidRequestError`."""
         for source, rows in split(batch):
             for branch in self._branches:
                 if branch.plan.source == source:
                     columns = branch.columns(rows)
-                    made = [
+                    cast = [
                         c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self._schema, strict=True)
                     ]
-                    yield pa.RecordBatch.from_arrays(made, schema=self._schema)
+                    yield pa.RecordBatch.from_arrays(cast, schema=self._schema)
 
     def close(self) -> None:
         """Close the functions. Raises `StepError`."""
@@ -151,10 +151,10 @@ class _BranchRun:
         if self._reads:
             elements = plan.input.reader(batch.schema).rows(batch)
             elements, stamps = self.timing.run(elements, stamps)
-            self._note(stamps)
+            self._update_latest(stamps)
             elements, stamps = self.chain.run(elements, stamps)
         else:
-            self._note(stamps)
+            self._update_latest(stamps)
         if self._changes:
             columns = plan.output.writer("").columns(elements)
         else:
@@ -167,7 +167,7 @@ class _BranchRun:
             columns.append(pa.array(stamps or [None] * count, pa.int64()))
         return [*columns, *key]
 
-    def _note(self, stamps: Stamps) -> None:
+    def _update_latest(self, stamps: Stamps) -> None:
         self.latest_ms = max((t for t in (self.latest_ms, *(stamps or ())) if t is not None), default=None)
 
     def _key(self, columns: list[Any], elements: list[Any]) -> list[Any]:
@@ -178,9 +178,9 @@ class _BranchRun:
             return [self.chain.keys(elements)]
         if not plan.key_columns:
             return [_nulls(len(columns[0]), key_type.arrow_type)]
-        found = [columns[plan.output.schema.names.index(name)] for name in plan.key_columns]
-        if len(found) == 1:
-            return found
+        key = [columns[plan.output.schema.names.index(name)] for name in plan.key_columns]
+        if len(key) == 1:
+            return key
         fields: Any = list(key_type.arrow_type)  # type: ignore[call-overload]  a struct's type iterates over its fields
-        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(found, fields, strict=True)]
+        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(key, fields, strict=True)]
         return [pa.StructArray.from_arrays(cast, fields=fields)]

@@ -1,7 +1,7 @@
 """The watermark of a job with several inputs: the least of theirs, as in Flink.
 
-What an input has reached is not in checkpoints, as in Flink: after a restart the watermark stays where it was until
-every input has had elements or is idle. It never goes back, because the chain's entries keep it (I5).
+The progress of an input is not in checkpoints, as in Flink: after a restart the watermark stays where it was until
+every input has had elements or is idle. It never goes back, because the chain's entries hold it (I5).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InputDelay:
-    """How the watermark follows one input."""
+    """The watermark of one input."""
 
     delay_ms: int | None
-    """How far it is behind the largest event time; None: the input has no watermark."""
+    """Distance behind the largest event time; None: the input has no watermark."""
     idle_timeout_ms: int | None = None
-    """After so long without elements the input is idle and holds nothing back; None: it never is."""
+    """Time without elements after which the input is idle and holds nothing back; None: it never is."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputProgress:
-    """How far one input is."""
+    """The progress of one input."""
 
     latest_ms: int | None = None
     """Its largest event time in this run; None: it had none yet."""
@@ -37,7 +37,7 @@ class InputProgress:
 
 @dataclass(frozen=True, slots=True)
 class InputWatermarks:
-    """How far each input is."""
+    """The progress of all inputs."""
 
     delays: tuple[InputDelay, ...]
     progress: tuple[InputProgress, ...]
@@ -46,11 +46,11 @@ class InputWatermarks:
 
     @staticmethod
     def before_the_first_batch(delays: tuple[InputDelay, ...]) -> InputWatermarks:
-        """Nothing is known of any input."""
+        """No input has progress."""
         return InputWatermarks(delays, (InputProgress(),) * len(delays))
 
     def after(self, latest_ms: Mapping[int, int], time_ms: int) -> InputWatermarks:
-        """After a batch of this time with these largest event times, by input."""
+        """The progress after a batch of this time with these largest event times, by input."""
         progress = tuple(_after(before, latest_ms.get(i), time_ms) for i, before in enumerate(self.progress))
         return replace(self, progress=progress, time_ms=time_ms)
 
@@ -62,8 +62,8 @@ class InputWatermarks:
             for delay, at in zip(self.delays, self.progress, strict=True)
             if not self._is_idle(delay, at)
         ]
-        known = [time for time in reached if time is not None]
-        return min(known) if known and len(known) == len(reached) else None
+        times = [time for time in reached if time is not None]
+        return min(times) if times and len(times) == len(reached) else None
 
     def _is_idle(self, delay: InputDelay, at: InputProgress) -> bool:
         if delay.idle_timeout_ms is None or at.active_ms is None:
@@ -78,13 +78,13 @@ def _after(before: InputProgress, latest_ms: int | None, time_ms: int) -> InputP
 
 
 class LatestEventTimes(AccumulatorParam[dict[int, int]]):
-    """Accumulates the largest event time of each input; a task that runs twice changes nothing."""
+    """Accumulates the largest event time of each input; idempotent, for tasks that run twice."""
 
     def zero(self, value: dict[int, int]) -> dict[int, int]:
-        """No input has had an element, whatever the value was."""
+        """No event times, for any value."""
         del value
         return {}
 
     def addInPlace(self, value1: dict[int, int], value2: dict[int, int]) -> dict[int, int]:  # noqa: N802
-        """The larger ones; a new dict, since `zero`'s may be shared."""
+        """The larger times, in a new dict, as that of `zero` may be shared."""
         return {i: max(t for t in (value1.get(i), value2.get(i)) if t is not None) for i in {**value1, **value2}}

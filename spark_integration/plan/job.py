@@ -1,4 +1,4 @@
-"""`JobPlan`: everything about a job that is known before its query starts, as one frozen value."""
+"""`JobPlan`: everything about a job that is fixed before its query starts, as one frozen value; and its checks."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ class JobPlan:
     input_ends: bool = False
     """The input is a collection: it ends, and all of it comes in one batch."""
     preparation: Preparation | BranchedPreparation | None = None
-    """What happens to its rows before the first operator; None: nothing."""
+    """The step on its rows before the first operator; None: there is none."""
     operators: tuple[OperatorPlan, ...]
-    """Each reading the output of the one before; there may be none, if no state is kept."""
+    """Each reads the output of the one before; there may be none, in a job without state."""
     checkpoint_location: str
     """Spark's checkpoint location of the query."""
     parallelism: int
     """Partitions of every operator that has no number of its own; at least 1, at most `config.max_parallelism`."""
     watermark_delay_ms: int | None
-    """How far the watermark is behind the largest event time; None without an event time column."""
+    """Distance of the watermark behind the largest event time; None without an event time column."""
     input_delays: tuple[InputDelay, ...] = ()
-    """By branch of the preparation: how the watermark follows it. Empty: the job has one input."""
+    """The watermark of each branch of the preparation. Empty: the job has one input."""
     config: JobConfig
     """All settings."""
     executors: int = 1
-    """Executors that the application has for certain; they share the partitions."""
+    """Executors on which the application can rely; they share the partitions."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidRequestError` if the memory budget is too small for so many state workers."""
@@ -89,7 +89,7 @@ class JobPlan:
 
 
 def check_query_name(name: str | None) -> str:
-    """Name of the job. Raises `InvalidRequestError`."""
+    """Check the name of the job. Raises `InvalidRequestError`."""
     if not name:
         raise InvalidRequestError(
             "the query needs a name, which names the job and its directory in the storage: query_name('flights')"
@@ -98,12 +98,12 @@ def check_query_name(name: str | None) -> str:
 
 
 def check_parallelism(parallelism: int | None, shuffle_partitions: int, max_parallelism: int) -> int:
-    """Partitions of every operator: what is configured, else Spark's, but not more than key groups."""
+    """Partitions of every operator: as configured, else Spark's number, at most as many as key groups."""
     return min(shuffle_partitions, max_parallelism) if parallelism is None else parallelism
 
 
 def take_option(options: dict[str, Any], name: str) -> Any:
-    """Remove and return an option of Spark's; as in Spark, case does not count. None if it is not given."""
+    """Remove and return an option of Spark's; as in Spark, case is ignored. None if it is missing."""
     for key in list(options):
         if key.lower() == name.lower():
             return options.pop(key)
@@ -113,9 +113,11 @@ def take_option(options: dict[str, Any], name: str) -> Any:
 def missing_checkpoint_location(options: dict[str, Any]) -> InvalidRequestError:
     """The error for a query without a checkpoint location."""
     close = difflib.get_close_matches("checkpointlocation", [key.lower() for key in options], 1)
-    written = next((key for key in options if close and key.lower() == close[0]), None)
+    misspelt = next((key for key in options if close and key.lower() == close[0]), None)
     hint = (
-        f"did you mean checkpointLocation instead of {written}?" if written else "set option('checkpointLocation', ...)"
+        f"did you mean checkpointLocation instead of {misspelt}?"
+        if misspelt
+        else "set option('checkpointLocation', ...)"
     )
     return InvalidRequestError(f"Spark's checkpointLocation is missing: {hint}")
 
@@ -127,12 +129,12 @@ def check_generic_types(
     *,
     allowed: bool,
 ) -> None:
-    """Warn of states that hold pickled objects although nobody chose that, or refuse all generic types.
+    """Warn of states that hold pickled objects without a declaration, or refuse all generic types.
 
     Args:
-        job: Its name.
-        operators: All of the job.
-        sources: What they read. A collection is stored until it is processed.
+        job: Name of the job.
+        operators: Operators of the job.
+        sources: Sources of the job. A collection is stored until it is processed.
         allowed: `pipeline.generic-types`.
 
     Raises `InvalidRequestError`.
@@ -142,7 +144,7 @@ def check_generic_types(
         undeclared = [_described(uid, state) for uid, state in generic if state.undeclared]
         if undeclared:
             _log.warning(
-                "job %s keeps pickled objects, because nobody has said what they are: %s. Who can write the storage "
+                "job %s keeps pickled objects, because their types are not declared: %s. Who can write the storage "
                 "could have code run when they are read (docs/operate/security.md); %s=false refuses such jobs",
                 job,
                 "; ".join(undeclared),

@@ -255,7 +255,7 @@ def event_time_before(end: Transformation) -> str | None:
 
 
 def has_watermark(end: Transformation) -> bool:
-    """Whether a watermark follows the stream's event times."""
+    """True if a watermark follows the stream's event times."""
     return any(
         (isinstance(node, DataFrameSource) and node.event_time is not None)
         or (isinstance(node, StepTransformation) and node.watermark_delay_ms is not None)

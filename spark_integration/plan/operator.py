@@ -1,4 +1,4 @@
-"""`OperatorPlan`: one stateful operator of a job as the driver hands it out, and the checks that make one."""
+"""`OperatorPlan`: one stateful operator of a job as the driver sends it to workers; and the checks of its parts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class OperatorPlan:
     uid: str
     """Names the operator's state for ever."""
     name: str
-    """For people; the uid unless given."""
+    """For people; the uid by default."""
     key_columns: tuple[str, ...]
     """Input columns that make the key, in order; at least one."""
     key_type: str
@@ -66,14 +66,14 @@ class OperatorPlan:
     function: PickledFunction = field(repr=False)
     """The user's function, or an `ElementOperator` around it, pickled by cloudpickle."""
     has_timers: bool
-    """The function wants to be called when no row comes."""
+    """The function is also called when no row comes."""
     parallelism: int | None = None
     """Partitions of this operator; None: as many as the job has."""
     vectorized: bool = False
     """The function is a `VectorizedProcessFunction`."""
     prepare: MapSideCombine | None = field(default=None, repr=False)
-    """Makes of the operator's input the rows that are shuffled: fewer columns or rows. It keeps the columns of the key
-    and of the event time."""
+    """Reduces the operator's input to fewer columns or rows before the shuffle. It keeps the columns of the key and of
+    the event time."""
     broadcast: BroadcastInput | None = None
     """The function reads a broadcast stream beside another one; None: it does not."""
     initial_state: InitialState | None = field(default=None, repr=False)
@@ -87,7 +87,7 @@ class OperatorPlan:
 
 
 def check_uid(uid: str | None) -> str:
-    """The uid of an operator. Raises `InvalidRequestError`."""
+    """Check the uid of an operator. Raises `InvalidRequestError`."""
     if uid is None or not isinstance(uid, str) or not uid.strip():
         raise InvalidRequestError(
             "a stateful operator needs a uid, which names its state for ever: process(..., uid='aircraft')"
@@ -98,11 +98,11 @@ def check_uid(uid: str | None) -> str:
 
 
 def check_columns(schema: StructType, what: str) -> None:
-    """Column names that rows can have. Raises `InvalidRequestError`.
+    """Check the names of columns. Raises `InvalidRequestError`.
 
     Args:
         schema: The columns.
-        what: Names them in errors.
+        what: Name of the schema in errors.
     """
     names = [name.lower() for name in schema.names]
     doubled = sorted({name for name in names if names.count(name) > 1})
@@ -116,10 +116,10 @@ def check_columns(schema: StructType, what: str) -> None:
 
 
 def key_type_of(schema: StructType, columns: Sequence[str], operator: str | None = None) -> WireType:
-    """Type of the key that these columns make.
+    """Type of the key of these columns.
 
     Raises:
-        InvalidRequestError: No columns, a column twice or missing, or one whose values cannot be keys.
+        InvalidRequestError: No columns, a column twice or missing, or a type that cannot be a key.
     """
     if not columns or not all(isinstance(column, str) for column in columns):
         raise InvalidRequestError(
@@ -140,16 +140,16 @@ def _key_column_type(schema: StructType, column: str, operator: str | None) -> W
     spark_type = schema[column].dataType
     try:
         _check_collation(spark_type)
-        found = as_type(spark_type)
-        why = _no_key(found)
+        key_type = as_type(spark_type)
+        problem = _key_problem(key_type)
     except InvalidRequestError as error:
-        why = error.message
-        found = None
-    if found is None or why:
+        problem = error.message
+        key_type = None
+    if key_type is None or problem:
         raise InvalidRequestError(
-            f"column {column!r} of type {spark_type.simpleString()} cannot be a key: {why}", operator=operator
+            f"column {column!r} of type {spark_type.simpleString()} cannot be a key: {problem}", operator=operator
         )
-    return found
+    return key_type
 
 
 def _check_collation(spark_type: DataType) -> None:
@@ -162,38 +162,40 @@ def _check_collation(spark_type: DataType) -> None:
         )
 
 
-def _no_key(found: WireType) -> str:
-    """Why values of that type are no keys; empty if they are."""
-    if isinstance(found, CompositeType):
-        return next(filter(None, map(_no_key, found.types)), "")
-    if isinstance(found, FloatingType):
+def _key_problem(key_type: WireType) -> str:
+    """The reason that values of a type cannot be keys; empty if they can."""
+    if isinstance(key_type, CompositeType):
+        return next(filter(None, map(_key_problem, key_type.types)), "")
+    if isinstance(key_type, FloatingType):
         return "equal numbers may differ by rounding, and NaN equals nothing; cast it to decimal, bigint or string"
-    if isinstance(found, MapType):
+    if isinstance(key_type, MapType):
         return "entries of a map have no order, so equal maps may have different bytes; take a struct or a string"
-    if isinstance(found, ListType):
+    if isinstance(key_type, ListType):
         return "arrays are mutable values; take a struct, or a string made with concat_ws"
-    return "" if found.hashable else "its values have no canonical bytes"
+    return "" if key_type.hashable else "its values have no canonical bytes"
 
 
-def output_schema_of(given: StructType | str, operator: str | None = None) -> StructType:
-    """The output schema of a DDL string or StructType. Raises `InvalidRequestError`."""
-    schema: Any = given
-    if isinstance(given, str):
+def output_schema_of(columns: StructType | str, operator: str | None = None) -> StructType:
+    """The output schema of a StructType or a DDL string. Raises `InvalidRequestError`."""
+    schema: Any = columns
+    if isinstance(columns, str):
         try:
-            schema = _parsed(given)
+            schema = _parsed(columns)
         except (PySparkException, InvalidRequestError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise InvalidRequestError(f"output schema {given!r} does not parse: {reason}", operator=operator) from None
+            raise InvalidRequestError(
+                f"output schema {columns!r} does not parse: {reason}", operator=operator
+            ) from None
     if not isinstance(schema, StructType) or not schema.fields:
         raise InvalidRequestError(
-            f"output schema {given!r} is no list of columns; write it like 'tailnum string, flights bigint'",
+            f"output schema {columns!r} is no list of columns; write it like 'tailnum string, flights bigint'",
             operator=operator,
         )
     check_columns(schema, "the output schema")
     try:
         _arrow_schema(schema)
     except PySparkException as error:
-        raise InvalidRequestError(f"output schema {given!r} cannot be used: {error}", operator=operator) from None
+        raise InvalidRequestError(f"output schema {columns!r} cannot be used: {error}", operator=operator) from None
     return schema
 
 
@@ -209,7 +211,7 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def pickle_function(function: Any, operator: str | None = None) -> PickledFunction:
-    """A user's function as bytes. Raises `InvalidRequestError` if it is none, or cannot be pickled."""
+    """A user's function as bytes. Raises `InvalidRequestError` if it is not a process function or cannot be pickled."""
     if isinstance(function, type) and issubclass(function, PROCESS_FUNCTIONS):
         raise InvalidRequestError(
             f"process takes an instance: {function.__name__}(), not {function.__name__}", operator=operator
@@ -226,7 +228,7 @@ def pickle_function(function: Any, operator: str | None = None) -> PickledFuncti
         )
     try:
         return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
-    except Exception as error:  # what user objects raise while they are pickled is anybody's guess
+    except Exception as error:  # user objects may raise anything while they are pickled
         raise InvalidRequestError(
             f"{type(function).__name__} cannot be sent to the workers: {error}; make connections, locks and "
             "sessions in open(), not in the constructor",
@@ -235,7 +237,7 @@ def pickle_function(function: Any, operator: str | None = None) -> PickledFuncti
 
 
 def timestamp_column_of(schema: StructType, column: str | None) -> str | None:
-    """That column, if it is there and holds timestamps; else None."""
+    """The column, if it exists and holds timestamps; else None."""
     if column is None or column not in schema.names:
         return None
     return column if isinstance(schema[column].dataType, (TimestampType, TimestampNTZType)) else None
@@ -252,17 +254,17 @@ def plan_operator(
     event_time: str | None = None,
     prepare: MapSideCombine | None = None,
 ) -> OperatorPlan:
-    """Check and freeze one operator.
+    """Check the parts of an operator and plan it.
 
     Args:
         input_schema: Columns of the rows that come in.
         key_columns: Input columns that make the key.
         function: The user's `KeyedProcessFunction` or `VectorizedProcessFunction`.
-        output_schema: Columns that it yields.
-        uid: Names the state.
+        output_schema: Columns of the function's output.
+        uid: Name of the state.
         name: For people.
         event_time: Column of the job's input that holds the event time.
-        prepare: See `OperatorPlan.prepare`.
+        prepare: Reduces the input before the shuffle.
 
     Raises:
         InvalidRequestError: Any of these cannot be right.
@@ -285,18 +287,18 @@ def plan_operator(
 
 
 def _has_timers(function: Any) -> bool:
-    """Whether the function wants to be called when no row comes."""
+    """True if the function is also called when no row comes."""
     if isinstance(function, GroupedFunction):
         return function.wants_heartbeats
     return isinstance(function, KeyedProcessFunction) and type(function).on_timer is not KeyedProcessFunction.on_timer
 
 
 def elements_of(output_type: Any, operator: str | None = None) -> ElementType:
-    """What a function makes, by what the user says of it. Raises `InvalidRequestError`."""
+    """The elements of an `output_type`. Raises `InvalidRequestError` if it is none."""
     if output_type is None:
         return pickled_elements()
     if isinstance(output_type, (str, StructType)):
         return RowElements(output_schema_of(output_type, operator))
-    made = TypedElements(as_type(output_type))
-    check_columns(made.schema, "the output type")
-    return made
+    elements = TypedElements(as_type(output_type))
+    check_columns(elements.schema, "the output type")
+    return elements

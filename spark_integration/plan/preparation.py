@@ -1,9 +1,9 @@
-"""Stateless functions in front of the first keyed operator, fused into one `mapInArrow` step.
+"""`Preparation`: stateless functions in front of the first keyed operator, fused into one `mapInArrow` step.
 
-A user's exception does not fail the task, which Spark would repeat: the task ends without further rows and adds the
-error to an accumulator. The driver looks there before anything is committed (I3), and raises it. Without an operator
-behind it the rows go to the sink from Spark's cache. Then a row tells of the error, too, and nobody can read past it:
-Spark may lose cached rows and make them anew when the driver has looked already.
+A user's exception does not fail the task, which Spark would retry: the task ends without further rows and adds the
+error to an accumulator. The driver reads it before anything is committed (I3), and raises it. Without an operator after
+it the rows go to the sink from Spark's cache. Spark may lose cached rows and compute them again after the driver has read the
+accumulator. So in that case the error is also a row, and reading it fails.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ if TYPE_CHECKING:
     from varvite.spark_integration.elements.types import ElementType
 
 StepFailure = tuple[int, UserError]
-"""Partition and what was raised there."""
+"""A partition and the error raised there."""
 CHANGING: Final = frozenset({"map", "flat_map", "process"})
 """Steps that make new elements."""
 
 
 class StepFailures(AccumulatorParam[list[StepFailure]]):
-    """Accumulates what user functions raised in front of the first operator."""
+    """Accumulates the errors of user functions in front of the first operator."""
 
     def zero(self, value: list[StepFailure]) -> list[StepFailure]:
-        """Nothing was raised yet, whatever the value was."""
+        """No error, for any value."""
         del value
         return []
 
     def addInPlace(self, value1: list[StepFailure], value2: list[StepFailure]) -> list[StepFailure]:  # noqa: N802
-        """Both; a new list, since `zero`'s may be shared."""
+        """All errors, in a new list, as that of `zero` may be shared."""
         return [*value1, *value2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """What happens to the input's rows before the first operator; picklable."""
+    """The step on the input's rows before the first operator; picklable."""
 
     input: ElementType
     output: ElementType
@@ -78,22 +78,22 @@ class Preparation:
 
     @property
     def changes_elements(self) -> bool:
-        """Whether the input's own columns do not simply stay."""
+        """True if the output is not just the input's own columns."""
         return changes_elements(self.steps)
 
     def apply(
         self, rows: DataFrame, place: ChainPlace, failures: Accumulator[list[StepFailure]], *, is_whole: bool
     ) -> DataFrame:
-        """The prepared rows; what functions raise goes into `failures`. `is_whole`: no operator follows."""
+        """The prepared rows; errors of functions are added to `failures`. `is_whole`: no operator follows."""
         return applied(rows, PreparationTask(self, place, failures, is_whole=is_whole), self.output_schema)
 
     def at(self, place: ChainPlace) -> PreparationRun:
-        """The chain, for one task."""
+        """The chain for one task."""
         return PreparationRun(self, place)
 
 
 class PreparationRun:
-    """A preparation as it runs in a task."""
+    """A preparation in one task."""
 
     def __init__(self, plan: Preparation, place: ChainPlace) -> None:
         self._plan = plan
@@ -108,12 +108,12 @@ class PreparationRun:
         self._chain.close()
 
     def prepared(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """What the chain makes of a batch. Raises `StepError`, `InvalidRequestError`."""
+        """The prepared rows of a batch. Raises `StepError`, `InvalidRequestError`."""
         yield prepared(self._plan, self._chain, batch)
 
 
 class TaskPlan(Protocol):
-    """What a task prepares: a `Preparation`, or a `BranchedPreparation`."""
+    """The plan that a task runs: a `Preparation`, or a `BranchedPreparation`."""
 
     @property
     def output_schema(self) -> StructType:
@@ -121,7 +121,7 @@ class TaskPlan(Protocol):
         ...
 
     def at(self, place: ChainPlace) -> TaskRun:
-        """The functions, for one task."""
+        """The functions for one task."""
         ...
 
 
@@ -159,14 +159,14 @@ class PreparationTask:
         is_whole: bool = False,
     ) -> None:
         self.is_whole = is_whole
-        """Whether there is a row of a failure."""
+        """A failure is also a row."""
         self._plan = plan
         self._place = place
         self._failures = failures
         self._latest = latest
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows in, prepared rows out; after a user's exception nothing more."""
+        """Rows in, prepared rows out; none after a user's exception."""
         context = TaskContext.get()
         if context is None:
             raise InvalidRequestError("the chain runs outside of a Spark task; give it to DataFrame.mapInArrow")
@@ -189,7 +189,7 @@ class PreparationTask:
             yield from self._failed(partition, user_error(failed.cause, None, failed.where), schema)
         except InvalidRequestError as error:
             yield from self._failed(partition, user_error(error, None), schema)
-        for _ in batches:  # a reader that stops early would break the pipe
+        for _ in batches:  # a task that stops reading early would break the pipe
             pass
 
     def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -198,28 +198,28 @@ class PreparationTask:
         return rows.append_column(FAILURE_COLUMN, pa.nulls(rows.num_rows, pa.string()))
 
     def _failed(self, partition: int, error: UserError, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-        """Note an error, after rows of that schema if there were any."""
+        """Add an error to the accumulator and, if a failure is also a row, yield that row."""
         self._failures.add([(partition, error)])
         if self.is_whole:
             schema = schema or to_arrow_schema(self._plan.output_schema, timezone="UTC")
             columns = [pa.nulls(1, field.type) for field in schema]
-            said = f"{error.exception_type}: {error.message} {error.where}".rstrip()
-            yield pa.RecordBatch.from_arrays([*columns, pa.array([said])], names=[*schema.names, FAILURE_COLUMN])
+            text = f"{error.exception_type}: {error.message} {error.where}".rstrip()
+            yield pa.RecordBatch.from_arrays([*columns, pa.array([text])], names=[*schema.names, FAILURE_COLUMN])
 
 
 def applied(rows: DataFrame, task: PreparationTask, output_schema: StructType) -> DataFrame:
-    """The rows that the task makes."""
-    if task.is_whole:  # all columns of the row of a failure are null
+    """Apply a task to rows."""
+    if task.is_whole:  # all columns of a failure's row are null
         fields = [StructField(f.name, f.dataType, nullable=True) for f in output_schema.fields]
         output_schema = StructType([*fields, StructField(FAILURE_COLUMN, StringType())])
     return map_in_arrow(rows, task, output_schema)
 
 
 def without_failures(rows: DataFrame) -> DataFrame:
-    """What a job without operators gives its sink; reading it fails where a function has raised."""
+    """The rows for the sink of a job without operators; reading the row of a failure fails."""
     if FAILURE_COLUMN not in rows.columns:
         return rows
-    lost = "varvite: cached rows were lost, and when they were made anew a function raised "
+    lost = "varvite: cached rows were lost, and when they were computed again a function raised "
     text = f"concat('{lost}', {FAILURE_COLUMN}, '; restart the query to redo the batch')"
     condition = f"CASE WHEN {FAILURE_COLUMN} IS NULL THEN true ELSE CAST(raise_error({text}) AS BOOLEAN) END"
     return rows.where(condition).drop(FAILURE_COLUMN)
@@ -249,7 +249,7 @@ def prepared(plan: Preparation, chain: FunctionChain, batch: pa.RecordBatch) -> 
 
 
 def changes_elements(steps: Sequence[Step]) -> bool:
-    """Whether the elements that come out are not simply those that went in."""
+    """True if the output of these steps is not just their input."""
     return any(step.kind in CHANGING or step.kind == "filter" for step in steps)
 
 
@@ -261,7 +261,7 @@ def event_times(batch: pa.RecordBatch, column: str | None) -> Stamps:
 
 
 def raise_failures(failures: list[StepFailure]) -> None:
-    """Raise what a user's function raised, that of the lowest partition. Raises `UserErrorRaised`."""
+    """Raise the error of the lowest partition, if there is one, as `UserErrorRaised`."""
     if failures:
         partition, error = min(failures, key=lambda failure: failure[0])
         raise UserErrorRaised(error, None, partition)

@@ -1,7 +1,7 @@
 """The graph of a program: one frozen transformation for each call on a stream, linked to those that it reads.
 
-A stream is its last transformation. Names, uids and parallelism may be set after the fact, as in PyFlink, so they are
-kept beside the graph (`GraphSettings`), and count when the job starts.
+A stream is its last transformation. Names, uids and parallelism may be set later, as in PyFlink. So they are kept
+beside the graph (`GraphSettings`), and take effect when the job starts.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Transformation:
     """A node of the graph; two are the same only if they are the same object."""
 
     kind: str
-    """What was called: source, map, process and so on."""
+    """The operation: source, map, process and so on."""
     inputs: tuple[Transformation, ...] = ()
     elements: ElementType
-    """What comes out."""
+    """Its output."""
 
     def lineage(self) -> Iterator[Transformation]:
-        """This and everything that leads to it, each once, what is read before what reads it."""
+        """This node and all before it, each once, inputs before the nodes that read them."""
         seen: set[int] = set()
         yield from self._lineage(seen)
 
@@ -71,7 +71,7 @@ class DataFrameSource(Transformation):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CollectionSource(Transformation):
-    """Elements that the program itself holds; they end."""
+    """Elements that the program itself holds: a source that ends."""
 
     kind: str = "source"
     table: pa.Table = field(repr=False)
@@ -84,9 +84,9 @@ class StepTransformation(Transformation):
     step: StepKind
     function: PickledFunction
     watermark_delay_ms: int | None = None
-    """Of a step that assigns time stamps: how far the watermark is behind; None: no watermark."""
+    """For a step that assigns timestamps: distance of the watermark; None: no watermark."""
     idle_timeout_ms: int | None = None
-    """Of such a step: after so long without elements its input holds no watermark back; None: it always does."""
+    """For such a step: time without elements after which its input is idle; None: it never is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,7 +98,7 @@ class UnionTransformation(Transformation):
 
 @dataclass(frozen=True, slots=True)
 class KeyFunction:
-    """A key that is computed."""
+    """A computed key."""
 
     function: PickledFunction
     key_type: WireType
@@ -106,17 +106,17 @@ class KeyFunction:
 
 @dataclass(frozen=True, slots=True)
 class StreamKey:
-    """The key of one of several connected streams."""
+    """The key of a stream."""
 
     columns: tuple[str, ...]
-    """Columns that make the key; of a computed one: where it is put. Empty: the elements have no key, it is null."""
+    """Columns of the key, or the one column of a computed key. Empty: the elements have no key, it is null."""
     function: KeyFunction | None
-    """None: the key is in the columns."""
+    """None: the key is in the stream's own columns."""
     key_type: WireType
 
     @staticmethod
     def of_none() -> StreamKey:
-        """Of a stream that has no keys and shares none: a key column that is always null."""
+        """The key of a stream without keys: a column that is always null."""
         return StreamKey((), None, as_type(Types.LONG()))
 
 
@@ -127,18 +127,18 @@ class KeyedTransformation(Transformation):
     key: KeyFunction | None
     """None: the plan's key columns are columns of the input."""
     plan: OperatorPlan
-    """As if its input were the elements of the transformation before; uid, name and parallelism are in the settings."""
+    """The operator on the elements of the node before it; uid, name and parallelism are in the settings."""
     event_time_column: str | None = None
-    """Output column with the event time; None: as before."""
+    """Output column with the event time; None: that of the input."""
     connected: tuple[StreamKey, ...] = ()
-    """Of an operator on connected streams: the key of each input."""
+    """The key of each input of an operator on connected streams; else empty."""
     late_output: str | None = None
-    """Id of the side output that gets late elements as they came."""
+    """Id of the side output of late elements, which keep their type."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SideOutputTransformation(Transformation):
-    """What a stateful operator yields with an `OutputTag`."""
+    """The elements that a stateful operator yields with an `OutputTag`."""
 
     kind: str = "side_output"
     tag_id: str
@@ -146,7 +146,7 @@ class SideOutputTransformation(Transformation):
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What was said about a transformation."""
+    """The names and the parallelism of a transformation."""
 
     uid: str | None = None
     name: str | None = None
@@ -154,17 +154,17 @@ class NodeSettings:
 
 
 class GraphSettings:
-    """What was said about the transformations of an environment."""
+    """The settings of all transformations of an environment."""
 
     def __init__(self) -> None:
         self._settings: dict[Transformation, NodeSettings] = {}
 
     def of(self, node: Transformation) -> NodeSettings:
-        """What was said so far."""
+        """The settings of a node."""
         return self._settings.get(node, NodeSettings())
 
     def update(self, node: Transformation, **changes: Any) -> None:
-        """Say more."""
+        """Change settings of a node."""
         self._settings[node] = replace(self.of(node), **changes)
 
 
@@ -174,9 +174,9 @@ def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:
 
 
 def operator_uids(end: Transformation, settings: GraphSettings) -> dict[Transformation, str]:
-    """The uid of every stateful operator that leads to `end`: what the user gave, else one made from its place.
+    """The uid of every stateful operator that leads to `end`: the user's, else one made from the operator's place.
 
-    The place is the chain of stateful operators before it: stateless functions may come and go without a change.
+    The place is the sequence of stateful operators before it: stateless functions do not change it.
 
     Raises:
         InvalidRequestError: Two operators have the same uid.

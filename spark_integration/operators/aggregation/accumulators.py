@@ -1,8 +1,8 @@
-"""What `aggregate` keeps per key for each function, and how a batch changes it: for all keys at once, in Arrow. Pure.
+"""Accumulators of `aggregate`: the state of each function, changed by a batch for all keys at once, in Arrow. Pure.
 
-An accumulator is some fields of the operator's state row. Results are Spark's: nulls are ignored (but by first and
-last), a sum of integers is a bigint and of decimals has ten digits more, NaN is larger than every number. Where Spark's
-ANSI mode fails because a sum does not fit its type, so does this; it never wraps.
+An accumulator is some fields of the operator's state row. Results are Spark's: nulls are ignored (except by first and
+last), a sum of integers is a bigint and of decimals has ten digits more, NaN is larger than every number. A sum that
+does not fit its type is an error, as in Spark's ANSI mode; it never wraps.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ LONG: Final = as_type(Types.LONG())
 DOUBLE: Final = as_type(Types.DOUBLE())
 _EXACT: Final = Context(prec=100)
 _WIDE: Final = 60
-"""Digits in which decimals are added: more than any sum of a batch and a state of 38 digits has."""
+"""Digits of intermediate sums of decimals: more than any sum of a batch and a state of 38 digits has."""
 
 
 class Accumulator(ABC):
-    """Base; `name` is that of the output column, for errors and for the names of states and fields."""
+    """Base. `name` is the output column; errors and the names of states and fields use it."""
 
     def __init__(self, name: str, *fields: tuple[str, WireType]) -> None:
         self.name = name
@@ -60,11 +60,11 @@ class Accumulator(ABC):
         """
 
     partials: tuple[str, ...] = ()
-    """What Spark may compute of the rows of a key before they are shuffled (see `map_side_combine`), the sum before
-    the count; empty if the rows themselves are needed."""
+    """Partial results that may be computed of the rows of a key before the shuffle (see `map_side_combine`), the sum
+    before the count; empty if the rows themselves are needed."""
 
     def merge(self, rows: GroupedRows, partials: list[Any], state: list[Any]) -> list[Any]:
-        """`add` for rows that are themselves of several rows each: `partials` are the columns named so."""
+        """As `add`, for rows that each combine several: `partials` are the columns of that name."""
         return self.add(rows, partials[0], state)
 
     def result(self, fields: list[Any]) -> Any:
@@ -72,7 +72,7 @@ class Accumulator(ABC):
         return fields[0]
 
     def check_sums(self, partials: list[Any]) -> None:
-        """Spark gives null for a sum that does not fit, although there are values."""
+        """Raises for a null sum of values: Spark returns null for a sum that does not fit."""
         if pc.any(pc.and_(partials[0].is_null(), pc.greater(partials[1], 0))).as_py():
             raise self.too_large("its type within one batch", ArithmeticError("overflow"))
 
@@ -100,7 +100,7 @@ class CountAccumulator(Accumulator):
 
 
 def counts_of(rows: GroupedRows, column: Any) -> Any:
-    """How many values that are not null each key has; of rows if there is no column."""
+    """The number of values that are not null, for each key; of rows if there is no column."""
     if column is None or not column.null_count:
         return pa.array(rows.row_counts(), pa.int64())
     owners = rows.positions[valid_rows(column)]
@@ -244,12 +244,12 @@ class ExtremeAccumulator(Accumulator):
         # Arrow ignores NaN; to Spark it is the largest number.
         extremes = np.full(rows.count, np.nan if self._function == "min" else -np.inf, column.type.to_pandas_dtype())
         reduce = np.fmin if self._function == "min" else np.maximum
-        own, known = valid_rows(column), valid_rows(state[0])
+        valued, stored = valid_rows(column), valid_rows(state[0])
         with np.errstate(invalid="ignore"):  # numpy warns of NaN
-            reduce.at(extremes, rows.positions[own], column.take(pa.array(own)).to_numpy())
-            reduce.at(extremes, known, state[0].take(pa.array(known)).to_numpy())
+            reduce.at(extremes, rows.positions[valued], column.take(pa.array(valued)).to_numpy())
+            reduce.at(extremes, stored, state[0].take(pa.array(stored)).to_numpy())
         present = np.zeros(rows.count, bool)
-        present[rows.positions[own]] = present[known] = True
+        present[rows.positions[valued]] = present[stored] = True
         return [where(present, arrow.array(extremes, from_pandas=False))]
 
 
@@ -264,14 +264,14 @@ class PositionAccumulator(Accumulator):
     def add(self, rows: GroupedRows, column: Any, state: list[Any]) -> list[Any]:
         candidates = valid_rows(column) if self._ignore_nulls else np.arange(len(column))
         places = rows.first_rows(candidates) if self._first else rows.last_rows(candidates)
-        found = take(column, places)
+        values = take(column, places)
         if self._ignore_nulls:
-            return [either(state[0], found) if self._first else either(found, state[0])]
-        return [pc.if_else(rows.has_state, state[0], found) if self._first else found]
+            return [either(state[0], values) if self._first else either(values, state[0])]
+        return [pc.if_else(rows.has_state, state[0], values) if self._first else values]
 
 
 class DistinctAccumulator(Accumulator):
-    """How many different values there are, exactly: the values are a map state, so that only new ones are written."""
+    """Exact number of distinct values, which are kept in a map state, so that only new ones are written."""
 
     def __init__(self, name: str, value_type: WireType) -> None:
         super().__init__(name, (name, LONG))
@@ -284,10 +284,10 @@ class DistinctAccumulator(Accumulator):
 
     def add(self, rows: GroupedRows, column: Any, state: list[Any]) -> list[Any]:
         before = state[0].fill_null(0)
-        own = valid_rows(column)
-        if self._seen is None or not len(own):
+        valued = valid_rows(column)
+        if self._seen is None or not len(valued):
             return [before]
-        owners, values = rows.positions[own], column.take(pa.array(own))
+        owners, values = rows.positions[valued], column.take(pa.array(valued))
         codes = row_codes(values)
         _, first = np.unique(owners * (int(codes.max()) + 1) + codes, return_index=True)
         owners, values = owners[first], values.take(pa.array(first))
@@ -308,8 +308,8 @@ class TopAccumulator(Accumulator):
     def add(self, rows: GroupedRows, column: Any, state: list[Any]) -> list[Any]:
         every = pa.concat_arrays([*state, column])
         owners = np.concatenate([np.tile(np.arange(rows.count), len(state)), rows.positions])
-        own = valid_rows(every)
-        values, owners = every.take(pa.array(own)), owners[own]
+        valued = valid_rows(every)
+        values, owners = every.take(pa.array(valued)), owners[valued]
         order = self._descending(values, owners)
         owners, values = owners[order], values.take(pa.array(order))
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
@@ -340,7 +340,7 @@ class TopAccumulator(Accumulator):
 
 
 def _plus(before: Any, added: Any, zero: Any) -> Any:
-    """The sum of two columns; null counts as nothing, and is the sum of nulls only."""
+    """The sum of two columns; null adds nothing, and the sum of two nulls is null."""
     total = pc.add_checked(before.fill_null(zero), added.fill_null(zero))
     return pc.if_else(pc.or_(before.is_valid(), added.is_valid()), total, arrow.scalar(None, total.type))
 

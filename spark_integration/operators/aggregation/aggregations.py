@@ -1,4 +1,4 @@
-"""`Aggregation`: a column that `KeyedStream.aggregate` computes, and the checks of what the user wrote."""
+"""`Aggregation`: a column that `KeyedStream.aggregate` computes, and the checks of what a user writes."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _ALIASES: Final = {"mean": "avg", "countDistinct": "count_distinct"}
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What to compute of the rows of a key.
+    """A function of the rows of a key.
 
     Args:
         function: count, sum, min, max, avg (or mean), first, last, count_distinct or top.
-        column: Of the stream; None only for count, which then counts rows.
-        k: How many values; for top alone, from 1 to 100.
-        ignore_nulls: For first and last: take the first or last value that is not null. Otherwise a null counts, as
-            in Spark.
+        column: Column of the stream; None only for count, which then counts rows.
+        k: Number of values; for top alone, from 1 to 100.
+        ignore_nulls: For first and last: take the first or last value that is not null. By default a null is a value,
+            as in Spark.
     """
 
     function: str
@@ -57,44 +57,44 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class AggregateColumn:
-    """An aggregation that was checked."""
+    """A checked aggregation."""
 
     name: str
-    """Of the output column."""
+    """Name of the output column."""
     column: str | None
     """Input column."""
     input_type: WireType | None
-    """Its type; None if only nulls are told from others."""
+    """Its type; None if only nulls are distinguished."""
     accumulator: Accumulator
     output_type: spark.DataType
 
 
-def as_aggregation(name: str, given: Any) -> Aggregation:
-    """What the user meant by "count", ("amount", "sum"), ("amount", "top", 10) or an `Aggregation`."""
-    if isinstance(given, str):
-        found = Aggregation(given)
-    elif isinstance(given, (tuple, list)) and len(given) in (2, 3) and all(isinstance(part, str) for part in given[:2]):
-        column, function, *more = given
-        found = Aggregation(function, column, *more)
-    elif isinstance(given, Aggregation):
-        found = given
+def as_aggregation(name: str, written: Any) -> Aggregation:
+    """The aggregation of "count", ("amount", "sum"), ("amount", "top", 10) or an `Aggregation`."""
+    if isinstance(written, str):
+        parsed = Aggregation(written)
+    elif isinstance(written, (tuple, list)) and len(written) in (2, 3) and all(isinstance(w, str) for w in written[:2]):
+        column, function, *more = written
+        parsed = Aggregation(function, column, *more)
+    elif isinstance(written, Aggregation):
+        parsed = written
     else:
         raise InvalidRequestError(
-            f'aggregation {name}: {given!r} is none; write "count", ("amount", "sum"), ("amount", "top", 10) or an '
+            f'aggregation {name}: {written!r} is none; write "count", ("amount", "sum"), ("amount", "top", 10) or an '
             "Aggregation"
         )
-    function = _ALIASES.get(found.function, found.function)
+    function = _ALIASES.get(parsed.function, parsed.function)
     if function not in _MAKERS:
         raise InvalidRequestError(f"aggregation {name}: there is no function {function!r}; there are {list(_MAKERS)}")
-    if (found.k is not None) != (function == "top"):
+    if (parsed.k is not None) != (function == "top"):
         raise InvalidRequestError(f"aggregation {name}: a number belongs to top, and to top alone")
-    if found.k is not None and (
-        isinstance(found.k, bool) or not isinstance(found.k, int) or not 1 <= found.k <= TOP_MAX
+    if parsed.k is not None and (
+        isinstance(parsed.k, bool) or not isinstance(parsed.k, int) or not 1 <= parsed.k <= TOP_MAX
     ):
-        raise InvalidRequestError(f"aggregation {name}: top keeps from 1 to {TOP_MAX} values, not {found.k!r}")
-    if found.ignore_nulls and function not in ("first", "last"):
+        raise InvalidRequestError(f"aggregation {name}: top keeps from 1 to {TOP_MAX} values, not {parsed.k!r}")
+    if parsed.ignore_nulls and function not in ("first", "last"):
         raise InvalidRequestError(f"aggregation {name}: ignore_nulls belongs to first and last; {function} always does")
-    return Aggregation(function, found.column, found.k, found.ignore_nulls)
+    return Aggregation(function, parsed.column, parsed.k, parsed.ignore_nulls)
 
 
 def aggregate_columns(schema: spark.StructType, aggregations: Mapping[str, Any]) -> list[AggregateColumn]:
@@ -102,45 +102,45 @@ def aggregate_columns(schema: spark.StructType, aggregations: Mapping[str, Any])
 
     Args:
         schema: Columns of the stream.
-        aggregations: Name of the output column → what the user wrote.
+        aggregations: Name of the output column → the user's aggregation.
 
     Raises:
-        InvalidRequestError: There are none; one is not understood, or its column is missing or of a type that the
+        InvalidRequestError: There are none; one cannot be parsed, or its column is missing or of a type that the
             function does not take.
     """
     if not aggregations:
         raise InvalidRequestError('aggregate computes nothing; give it columns, such as total=("amount", "sum")')
-    return [_aggregate_column(schema, name, as_aggregation(name, given)) for name, given in aggregations.items()]
+    return [_aggregate_column(schema, name, as_aggregation(name, written)) for name, written in aggregations.items()]
 
 
-def _aggregate_column(schema: spark.StructType, name: str, wanted: Aggregation) -> AggregateColumn:
-    if wanted.column is None:
-        if wanted.function != "count":
-            raise InvalidRequestError(f"aggregation {name}: {wanted.function} of which column?")
+def _aggregate_column(schema: spark.StructType, name: str, aggregation: Aggregation) -> AggregateColumn:
+    if aggregation.column is None:
+        if aggregation.function != "count":
+            raise InvalidRequestError(f"aggregation {name}: {aggregation.function} of which column?")
         return AggregateColumn(name, None, None, CountAccumulator(name), spark.LongType())
-    if wanted.column not in schema.names:
+    if aggregation.column not in schema.names:
         raise InvalidRequestError(
-            f"aggregation {name}: there is no column {wanted.column!r}; the columns are {schema.names}"
+            f"aggregation {name}: there is no column {aggregation.column!r}; the columns are {schema.names}"
         )
-    spark_type = schema[wanted.column].dataType
-    if wanted.function == "count":
-        return AggregateColumn(name, wanted.column, None, CountAccumulator(name), spark.LongType())
+    spark_type = schema[aggregation.column].dataType
+    if aggregation.function == "count":
+        return AggregateColumn(name, aggregation.column, None, CountAccumulator(name), spark.LongType())
     try:
         value_type = as_type(spark_type)
-        check_columnar(value_type, f"column {wanted.column!r}")
-        accumulator, output_type = _MAKERS[wanted.function](name, wanted, spark_type, value_type)
+        check_columnar(value_type, f"column {aggregation.column!r}")
+        accumulator, output_type = _MAKERS[aggregation.function](name, aggregation, spark_type, value_type)
     except InvalidRequestError as error:
         raise InvalidRequestError(
-            f"aggregation {name}: {wanted.function} of column {wanted.column!r} of type {spark_type.simpleString()} "
-            f"is not possible: {error.message}"
+            f"aggregation {name}: {aggregation.function} of column {aggregation.column!r} of type "
+            f"{spark_type.simpleString()} is not possible: {error.message}"
         ) from error
-    return AggregateColumn(name, wanted.column, value_type, accumulator, output_type)
+    return AggregateColumn(name, aggregation.column, value_type, accumulator, output_type)
 
 
-_Made = tuple[Accumulator, spark.DataType]
+_Planned = tuple[Accumulator, spark.DataType]
 
 
-def _sum(name: str, _: Aggregation, __: spark.DataType, value_type: WireType) -> _Made:
+def _sum(name: str, _: Aggregation, __: spark.DataType, value_type: WireType) -> _Planned:
     if isinstance(value_type, IntegerType):
         return LongSumAccumulator(name), spark.LongType()
     if isinstance(value_type, FloatingType):
@@ -151,7 +151,7 @@ def _sum(name: str, _: Aggregation, __: spark.DataType, value_type: WireType) ->
     raise InvalidRequestError("it takes numbers; cast the column")
 
 
-def _avg(name: str, _: Aggregation, __: spark.DataType, value_type: WireType) -> _Made:
+def _avg(name: str, _: Aggregation, __: spark.DataType, value_type: WireType) -> _Planned:
     if isinstance(value_type, (IntegerType, FloatingType)):
         return AverageAccumulator(name), spark.DoubleType()
     if isinstance(value_type, DecimalType):
@@ -160,23 +160,23 @@ def _avg(name: str, _: Aggregation, __: spark.DataType, value_type: WireType) ->
     raise InvalidRequestError("it takes numbers; cast the column")
 
 
-def _extreme(name: str, wanted: Aggregation, spark_type: spark.DataType, value_type: WireType) -> _Made:
+def _extreme(name: str, spec: Aggregation, spark_type: spark.DataType, value_type: WireType) -> _Planned:
     _check_ordered(spark_type, value_type)
-    return ExtremeAccumulator(name, value_type, wanted.function), spark_type
+    return ExtremeAccumulator(name, value_type, spec.function), spark_type
 
 
-def _position(name: str, wanted: Aggregation, spark_type: spark.DataType, value_type: WireType) -> _Made:
-    return PositionAccumulator(name, value_type, wanted.function, ignore_nulls=wanted.ignore_nulls), spark_type
+def _position(name: str, spec: Aggregation, spark_type: spark.DataType, value_type: WireType) -> _Planned:
+    return PositionAccumulator(name, value_type, spec.function, ignore_nulls=spec.ignore_nulls), spark_type
 
 
-def _distinct(name: str, _: Aggregation, spark_type: spark.DataType, value_type: WireType) -> _Made:
+def _distinct(name: str, _: Aggregation, spark_type: spark.DataType, value_type: WireType) -> _Planned:
     _check_collation(spark_type)
     return DistinctAccumulator(name, value_type), spark.LongType()
 
 
-def _top(name: str, wanted: Aggregation, spark_type: spark.DataType, value_type: WireType) -> _Made:
+def _top(name: str, spec: Aggregation, spark_type: spark.DataType, value_type: WireType) -> _Planned:
     _check_ordered(spark_type, value_type)
-    return TopAccumulator(name, value_type, wanted.k or 1), spark.ArrayType(spark_type)
+    return TopAccumulator(name, value_type, spec.k or 1), spark.ArrayType(spark_type)
 
 
 def _check_ordered(spark_type: spark.DataType, value_type: WireType) -> None:
@@ -190,7 +190,7 @@ def _check_collation(spark_type: spark.DataType) -> None:
         raise InvalidRequestError("values are compared by their bytes, not by a collation")
 
 
-_MAKERS: Final[dict[str, Callable[[str, Aggregation, spark.DataType, WireType], _Made]]] = {
+_MAKERS: Final[dict[str, Callable[[str, Aggregation, spark.DataType, WireType], _Planned]]] = {
     "count": lambda name, *_: (CountAccumulator(name), spark.LongType()),
     "sum": _sum,
     "min": _extreme,

@@ -1,7 +1,7 @@
 """The vectorised function behind `KeyedStream.aggregate`: a state row per key, an output row per key of a batch.
 
-Its input are rows of the stream, or those that `map_side_combine` made of them, which their columns tell. Where a batch
-comes in several calls, each key has one output row all the same: they follow the last call.
+Its input are rows of the stream, or rows that `map_side_combine` combined, which have other columns. A batch may come
+in several calls; each key has one output row, after the last call.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def partial_name(name: str, kind: str) -> str:
-    """The column with that partial of an aggregation (see `map_side_combine`)."""
+    """Name of the column with a partial result of an aggregation (see `map_side_combine`)."""
     return f"__varvite_{kind} {name}"
 
 
 STATE_NAME: Final = "aggregates"
-"""Name of the value state with the accumulators; not that of an output column's own state, which has a dot."""
+"""Name of the value state with the accumulators; an output column's own state has a dot in its name."""
 arrow: Any = pa
 
 
@@ -41,7 +41,7 @@ class ColumnAggregates(VectorizedProcessFunction, EndsBatches):
 
     Args:
         key_columns: Names of the key columns.
-        columns: What is computed.
+        columns: The output columns.
     """
 
     def __init__(self, key_columns: Sequence[str], columns: Sequence[AggregateColumn]) -> None:
@@ -49,9 +49,9 @@ class ColumnAggregates(VectorizedProcessFunction, EndsBatches):
         self._columns = tuple(columns)
         fields = [field for column in columns for field in column.accumulator.fields]
         self._keys: list[BatchKeys] = []
-        """Of the batch's calls so far."""
+        """The keys of the batch's calls until now."""
         self._fields: list[Any] = []
-        """What the last call has put into the state."""
+        """The fields that the last call put into the state."""
         self._type: Any = Types.ROW_NAMED([name for name, _ in fields], [kind for _, kind in fields])
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -69,12 +69,12 @@ class ColumnAggregates(VectorizedProcessFunction, EndsBatches):
         combined = any(partial_name(first.name, kind) in batch.schema.names for kind in first.accumulator.partials)
         for column in self._columns:
             count = len(column.accumulator.fields)
-            own, before = before[:count], before[count:]
+            state_before, before = before[:count], before[count:]
             if combined:
                 partials = [batch.column(partial_name(column.name, kind)) for kind in column.accumulator.partials]
-                after += column.accumulator.merge(rows, partials, own)
+                after += column.accumulator.merge(rows, partials, state_before)
             else:
-                after += column.accumulator.add(rows, self._input(batch, column), own)
+                after += column.accumulator.add(rows, self._input(batch, column), state_before)
         self._state.put_many(keys, arrow.StructArray.from_arrays(after, fields=list(self._type.arrow_type)))
         self._keys.append(keys)
         self._fields = after
@@ -94,14 +94,14 @@ class ColumnAggregates(VectorizedProcessFunction, EndsBatches):
         outputs: list[Any] = [keys.array] if len(self._key_columns) == 1 else keys.array.flatten()
         for column in self._columns:
             count = len(column.accumulator.fields)
-            own, fields = fields[:count], fields[count:]
-            outputs.append(column.accumulator.result(own))
+            outputs.append(column.accumulator.result(fields[:count]))
+            fields = fields[count:]
         return arrow.RecordBatch.from_arrays(outputs, [*self._key_columns, *(c.name for c in self._columns)])
 
     @staticmethod
     def _input(batch: Any, column: AggregateColumn) -> Any:
         if column.column is None:
             return None
-        given = batch.column(column.column)
+        values = batch.column(column.column)
         what = f"aggregation {column.name}"
-        return given if column.input_type is None else canonical_column(column.input_type, given, what)
+        return values if column.input_type is None else canonical_column(column.input_type, values, what)

@@ -1,17 +1,17 @@
-"""What is done to the input of `aggregate` before it is shuffled to the state workers.
+"""Map-side combine: the input of `aggregate` before it is shuffled to the state workers.
 
 Sums, counts, averages and extremes can first be computed per batch and task, so that only one row per key and task is
-shuffled. There are two ways (`Way`), by the rows that a key has in a batch:
+shuffled. There are two ways (`Way`), chosen by the rows per key of a batch:
 
-* from 64 on by Spark's own `groupBy`, in the JVM. Its results are shuffled twice, by Spark and to the state, so there
-  have to be few. It keeps a hot key from one worker.
-* from 8 on, in large batches, in Arrow by the tasks' Python workers (`row_combiner.py`), to which Spark has to send all
-  rows. 1 M rows of 100 k keys take 648 instead of 771 ms so, those of 1,000 keys 404 instead of 599 (by Spark: 339).
+* 64 and more: by Spark's own `groupBy`, in the JVM. Its results are shuffled twice, by Spark and to the state, so they
+  must be few. It spares a single worker all rows of a hot key.
+* 8 and more, in large batches: in Arrow by the tasks' Python workers (`row_combiner.py`), to which Spark must send all
+  rows. 1 M rows of 100 k keys take 648 instead of 771 ms, those of 1,000 keys 404 instead of 599 (by Spark: 339).
 
 Otherwise, and for functions that need the rows, all rows are shuffled, with the columns that are read.
 
-It changes no result: the partial sums of integers and decimals are exact (null if they do not fit, and then an error),
-and Spark's own order of adding floating-point numbers is as undefined.
+No result changes: partial sums of integers and decimals are exact (null if they do not fit, which is an error), and the
+order in which Spark adds floating-point numbers is undefined anyway.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 ROWS_PER_KEY_MIN: Final = 64
 """Mean rows per key of a batch from which Spark combines."""
 ARROW_ROWS_PER_KEY_MIN: Final = 8
-"""Mean rows per key of a batch from which they are combined in Arrow."""
+"""Mean rows per key of a batch from which tasks combine in Arrow."""
 ARROW_ROWS_MIN: Final = 300_000
-"""Rows of a batch from which that pays: one more Python worker per task takes some 15 ms, 100 ns per row are saved."""
+"""Rows of a batch from which Arrow pays: one more Python worker per task costs some 15 ms and saves 100 ns per row."""
 COMBINED_BATCHES_MAX: Final = 100
+"""Combined batches in a row, after which one is not combined, to count its rows per key."""
 
 _PARTIALS: Final[dict[str, Callable[[Column], Column]]] = {
     "count": F.count,
@@ -51,7 +52,7 @@ _PARTIALS: Final[dict[str, Callable[[Column], Column]]] = {
     "min": F.min,
     "max": F.max,
 }
-# Of these types, keys that Arrow takes for equal are one key of the state. (Equal ones that it tells apart do no harm.)
+# Keys of these types that Arrow takes for equal are one key of the state. (The reverse is not needed.)
 _ARROW_KEYS: Final = (
     spark.StringType, spark.BinaryType, spark.BooleanType, spark.IntegralType, spark.DecimalType, spark.DateType,
     spark.TimestampType, spark.TimestampNTZType,
@@ -60,7 +61,7 @@ _ARROW_VALUES: Final = (*_ARROW_KEYS, spark.FractionalType)
 
 
 class Way(Enum):
-    """How rows are combined."""
+    """A way of combining rows."""
 
     SPARK = "spark"
     ARROW = "arrow"
@@ -68,17 +69,17 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MapSideCombine:
-    """Makes the rows that are shuffled; see the module."""
+    """Makes the rows that are shuffled."""
 
     key_columns: tuple[str, ...]
     columns: tuple[AggregateColumn, ...]
     event_time: str | None
-    """Column whose maximum the tasks tell, if it is no key column."""
+    """Column whose maximum the tasks compute; None: there is none, or it is a key column."""
     schema: spark.StructType
     """Columns of the stream."""
 
     def suits(self, way: Way) -> bool:
-        """Whether all functions have partial results, and the types are such that they can be computed so."""
+        """True if all functions have partial results, and the way can compute them for these types."""
         if not all(column.accumulator.partials for column in self.columns):
             return False
         if way is Way.SPARK:
@@ -88,11 +89,11 @@ class MapSideCombine:
         return keys_suit and all(isinstance(self.schema[name].dataType, _ARROW_VALUES) for name in compared)
 
     def with_event_time(self, column: str | None) -> MapSideCombine:
-        """The same for input whose event time is that column."""
+        """This for input with that event time column."""
         return replace(self, event_time=None if column in self.key_columns else column)
 
     def combined(self, rows: DataFrame, way: Way) -> DataFrame:
-        """The rows to shuffle, combined in a way that suits."""
+        """The rows to shuffle, combined in a way that `suits`."""
         partials = self._partials()
         if way is Way.ARROW:
             combiner = RowCombiner(self.key_columns, partials)
@@ -100,14 +101,14 @@ class MapSideCombine:
         return rows.groupBy(*map(_column, self.key_columns)).agg(*map(_computed, partials))
 
     def _partials(self) -> tuple[Partial, ...]:
-        """What is computed of the rows of a key."""
-        found = [
+        """The partial results of the rows of a key."""
+        partials = [
             Partial(partial_name(column.name, kind), kind, column.column)
             for column in self.columns
             for kind in column.accumulator.partials
         ]
         times = [] if self.event_time is None else [Partial(self.event_time, "max", self.event_time)]
-        return *found, *times
+        return *partials, *times
 
     def _combined_schema(self, partials: Sequence[Partial]) -> spark.StructType:
         """The columns that `RowCombiner` yields."""
@@ -116,7 +117,7 @@ class MapSideCombine:
         return spark.StructType([spark.StructField(name, kind) for name, kind in types.items()])
 
     def _arrow_columns(self, partials: Sequence[Partial]) -> list[str]:
-        """What `RowCombiner` reads, as expressions: of a column that is only counted, whether there is a value."""
+        """The columns that `RowCombiner` reads, as expressions; one that is only counted is reduced to null or true."""
         valued = {*self.key_columns, *(partial.column for partial in partials if partial.kind != "count")}
         return [
             quoted(name) if name in valued else f"IF({quoted(name)} IS NULL, NULL, TRUE) AS {quoted(name)}"
@@ -134,60 +135,60 @@ class MapSideCombine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What is done to an operator's next batches, and why."""
+class _Decision:
+    """The way of an operator's next batches, and its reason."""
 
     way: Way | None
     left: int
-    """So many batches more, before it is decided again."""
+    """Further batches until the next decision."""
     rows_per_key: float
-    """Of the batch that decided it."""
+    """Rows per key of the batch that led to the decision."""
 
 
-_UNKNOWN: Final = _Seen(None, 0, 0)
+_UNDECIDED: Final = _Decision(None, 0, 0)
 
 
 class MapSideCombining:
-    """Which operators combine the rows of the next batch, by what was seen of earlier ones.
+    """Chooses the way for the next batch of each operator, by the row counts of earlier ones.
 
-    Rows per key are seen of a batch that was not combined; after `COMBINED_BATCHES_MAX` combined ones in a row there is
-    one that is not. If combining in Arrow leaves more than half of a key's rows, because many tasks have some, it is
-    not done in as many batches; and no longer once batches are small.
+    Rows per key are counted in a batch that was not combined; after `COMBINED_BATCHES_MAX` combined ones in a row there
+    is one that is not. Combining in Arrow is suspended for as many batches if it leaves more than half of a key's rows,
+    because many tasks have some. It ends once batches are small.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Seen] = {}
+        self._decisions: dict[str, _Decision] = {}
 
     def way(self, uid: str) -> Way | None:
-        """How that operator's next batch is combined; None: not at all."""
-        return self._seen.get(uid, _UNKNOWN).way
+        """The way for an operator's next batch; None: it is not combined."""
+        return self._decisions.get(uid, _UNDECIDED).way
 
     def after(self, summaries: Iterable[OperatorSummaries]) -> None:
-        """Note a batch that has ended, by the summaries of all operators."""
-        for own in summaries:
-            seen = self._seen.get(own.operator, _UNKNOWN)
-            self._seen[own.operator] = _after(seen, own.total("rows_in"), own.total("rows_out"))
+        """Note the row counts of a batch, from the summaries of all operators."""
+        for operator in summaries:
+            last = self._decisions.get(operator.operator, _UNDECIDED)
+            self._decisions[operator.operator] = _after(last, operator.total("rows_in"), operator.total("rows_out"))
 
 
-def _after(seen: _Seen, rows: int, keys: int) -> _Seen:
-    """What is done after a batch with these rows and keys; the rows are those that were shuffled."""
-    if seen.way is Way.ARROW and rows * 2 > keys * seen.rows_per_key:
-        return _Seen(None, COMBINED_BATCHES_MAX, 0)
-    if seen.way is Way.ARROW and keys * seen.rows_per_key * 2 < ARROW_ROWS_MIN:
-        return _UNKNOWN
-    if seen.left:
-        return replace(seen, left=seen.left - 1) if seen.left > 1 else _UNKNOWN
+def _after(last: _Decision, rows: int, keys: int) -> _Decision:
+    """The decision after a batch with these shuffled rows and keys."""
+    if last.way is Way.ARROW and rows * 2 > keys * last.rows_per_key:
+        return _Decision(None, COMBINED_BATCHES_MAX, 0)
+    if last.way is Way.ARROW and keys * last.rows_per_key * 2 < ARROW_ROWS_MIN:
+        return _UNDECIDED
+    if last.left:
+        return replace(last, left=last.left - 1) if last.left > 1 else _UNDECIDED
     if rows and rows >= keys * ROWS_PER_KEY_MIN:
-        return _Seen(Way.SPARK, COMBINED_BATCHES_MAX, 0)
+        return _Decision(Way.SPARK, COMBINED_BATCHES_MAX, 0)
     if rows >= ARROW_ROWS_MIN and rows >= keys * ARROW_ROWS_PER_KEY_MIN:
-        return _Seen(Way.ARROW, COMBINED_BATCHES_MAX, rows / max(1, keys))
-    return _UNKNOWN
+        return _Decision(Way.ARROW, COMBINED_BATCHES_MAX, rows / max(1, keys))
+    return _UNDECIDED
 
 
 def map_side_combine(
     schema: spark.StructType, key_columns: Sequence[str], columns: Sequence[AggregateColumn], event_time: str | None
 ) -> MapSideCombine:
-    """How input with that schema is prepared; `event_time` names its timestamp column, if it has one."""
+    """The map-side combine of input with that schema; `event_time` names its timestamp column, if it has one."""
     return MapSideCombine(
         key_columns=tuple(key_columns),
         columns=tuple(columns),
@@ -202,11 +203,11 @@ def _partial_type(partial: Partial, schema: spark.StructType) -> spark.DataType:
         return spark.LongType()
     if partial.kind == "double_sum":
         return spark.DoubleType()
-    given = schema[partial.column].dataType
+    input_type = schema[partial.column].dataType
     if partial.kind != "sum":
-        return given
-    if isinstance(given, spark.DecimalType):
-        summed = DecimalType(given.precision, given.scale).sum_type()
+        return input_type
+    if isinstance(input_type, spark.DecimalType):
+        summed = DecimalType(input_type.precision, input_type.scale).sum_type()
         return spark.DecimalType(summed.precision, summed.scale)
     return spark.LongType()
 

@@ -1,8 +1,8 @@
-"""The function given to `mapInArrow` that combines the rows of a key in the task that reads them, before the shuffle.
+"""The function for `mapInArrow` that combines the rows of a key in the task that reads them, before the shuffle.
 
-What it yields are partial results, named as `map_side_combine` says. Each row by itself has some; those of a key's rows
-are reduced to one another. Where that might not be exact (a sum that may not fit, NaN among numbers that are compared),
-rows go on as they are, each with its own partial results, and the state worker deals with them.
+It yields partial results, named by `partial_name`. Each row has its own; those of a key's rows are reduced to one row.
+Where that might not be exact (a sum that may not fit, NaN among numbers that are compared), each row is yielded with
+its own partial results, and the state worker merges them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 arrow: Any = pa
 pc: Any = pyarrow.compute
 INPUT_BYTES_MAX: Final = 64 << 20
-"""Rows that are combined with one another; a task with more yields a key several times."""
+"""Bytes of rows that are combined together; a task with more yields a key several times."""
 _OUTPUT_ROWS_MAX: Final = 1 << 16
 
 
@@ -36,15 +36,15 @@ class Partial:
     kind: str
     """count, sum, double_sum, min or max."""
     column: str | None
-    """Of the input; None only for count, which then counts rows."""
+    """Column of the input; None only for count, which then counts rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowCombiner:
-    """See the module; picklable. It runs in Spark's Python worker."""
+    """Combines rows in Spark's Python worker; picklable."""
 
     key_columns: tuple[str, ...]
-    """Of atomic types but floating-point numbers; equal keys must have equal bytes to be combined."""
+    """Columns of atomic types, except floating-point numbers; only keys with equal bytes are combined."""
     partials: tuple[Partial, ...]
     input_bytes_max: int = INPUT_BYTES_MAX
 
@@ -67,15 +67,15 @@ class RowCombiner:
         value_names = [f"v{i}" for i in range(len(singles))]
         grouped = arrow.table([*keys, *singles], [*key_names, *value_names]).group_by(key_names, use_threads=False)
         reduced = [(name, _REDUCTIONS[p.kind]) for name, p in zip(value_names, self.partials, strict=True)]
-        found = grouped.aggregate(reduced)
-        columns = [found.column(name) for name in key_names]
+        combined = grouped.aggregate(reduced)
+        columns = [combined.column(name) for name in key_names]
         for (name, function), single in zip(reduced, singles, strict=True):
-            columns.append(found.column(f"{name}_{function}").cast(single.type))  # sums of decimals are wider
+            columns.append(combined.column(f"{name}_{function}").cast(single.type))  # sums of decimals are wider
         return arrow.table(columns, names).combine_chunks()
 
 
 def _gathered(batches: Iterable[Any], bytes_max: int) -> Iterator[Any]:
-    """Tables of so many bytes, or a batch more; none is empty."""
+    """Tables of at least this many bytes, except the last; at most a batch more, none is empty."""
     gathered: list[Any] = []
     size_bytes = 0
     for batch in batches:
@@ -107,9 +107,9 @@ _SINGLES: Final[dict[str, Callable[[Any, int], Any]]] = {
     "min": lambda column, _: column,
     "max": lambda column, _: column,
 }
-"""The partial results of rows by themselves."""
+"""The partial results of single rows."""
 _REDUCTIONS: Final = {"count": "sum", "sum": "sum", "double_sum": "sum", "min": "min", "max": "max"}
-"""How Arrow makes one of several."""
+"""The Arrow function that reduces partial results."""
 
 
 def _is_exact(kind: str, single: Any) -> bool:

@@ -1,7 +1,7 @@
 """Runs a function of Spark's `applyInPandasWithState` as a keyed function of varvite.
 
-The function gets Spark's own `GroupState`. What it says is kept in a value state (the group's state) and in timers (its
-time-out), which another value state knows by key.
+The function gets Spark's own `GroupState`. Its changes are kept in a value state (the group's state) and in timers (its
+timeout); another value state holds the timeout of each key.
 
 Invariants: I4 and I5 as `grouped_function`; the processing time and the watermark are the batch's.
 """
@@ -48,7 +48,7 @@ class GroupStateFunction(GroupedFunction):
         input_columns: Names of the stream's columns.
         output_columns: Names of the output's columns.
         key_columns: Names of the columns that make the key.
-        has_watermark: Whether the stream has one.
+        has_watermark: True if the stream has one.
     """
 
     def __init__(
@@ -148,33 +148,33 @@ class GroupStateFunction(GroupedFunction):
         self._keep(state)
 
     def _keep(self, state: GroupState) -> None:
-        """Write what the function said of the group's state; if it said anything, the time-out before is over."""
-        if state._removed:  # noqa: SLF001  Spark's engine reads it off the object as well
+        """Write the function's changes of the group's state; any change ends the previous timeout."""
+        if state._removed:  # noqa: SLF001  Spark's engine reads it from the object, too
             self._state.clear()
         elif state._updated:  # noqa: SLF001
             self._state.update(self._values.inward(state.get))
         if self._timers is None or self._timeouts is None:
             return
-        before, wanted = self._timeouts.value(), int(state._timeout_timestamp)  # noqa: SLF001
-        if not (state._removed or state._updated or wanted != GroupState.NO_TIMESTAMP):  # noqa: SLF001
-            # As on Spark, a call that says nothing leaves the time-out, and one that is over comes again.
+        before, timeout_ms = self._timeouts.value(), int(state._timeout_timestamp)  # noqa: SLF001
+        if not (state._removed or state._updated or timeout_ms != GroupState.NO_TIMESTAMP):  # noqa: SLF001
+            # As on Spark, a call without changes leaves the timeout, and an expired one expires again.
             if state.hasTimedOut and before is not None:
                 self._again.append((self._timed_out, before))
             return
-        if before is not None and before != wanted:
+        if before is not None and before != timeout_ms:
             self._timers.delete(before)
-        if wanted != GroupState.NO_TIMESTAMP:
-            self._timers.register(wanted)
-            self._timeouts.update(wanted)
+        if timeout_ms != GroupState.NO_TIMESTAMP:
+            self._timers.register(timeout_ms)
+            self._timeouts.update(timeout_ms)
         elif before is not None:
             self._timeouts.clear()
 
 
-def check_timeout(given: Any) -> str:
-    """A time-out configuration of Spark's. Raises `InvalidRequestError`."""
-    if given not in (GroupStateTimeout.NoTimeout, *_DOMAINS):
-        raise InvalidRequestError(f"{given!r} is no time-out; give one of GroupStateTimeout's")
-    return given
+def check_timeout(timeout: Any) -> str:
+    """Check a timeout configuration of Spark's. Raises `InvalidRequestError`."""
+    if timeout not in (GroupStateTimeout.NoTimeout, *_DOMAINS):
+        raise InvalidRequestError(f"{timeout!r} is no time-out; give one of GroupStateTimeout's")
+    return timeout
 
 
 def _frames(rows: list[Any]) -> Iterator[Any]:

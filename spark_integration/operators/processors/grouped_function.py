@@ -1,11 +1,11 @@
 """Functions that get all rows of a key in a batch at once, as Spark's stateful processors do: `GroupedFunction`.
 
-The rows of the batch are kept in the worker, by key in order of arrival, until the last one has come; then the function
-is called once for each key, and afterwards for its timers. So a partition's rows of one batch have to fit into the
-worker's memory: bound the batch with the source's options (`maxFilesPerTrigger`, `maxOffsetsPerTrigger`).
+The worker gathers the rows of a batch by key, in order of arrival. Then it calls the function once for each key, and
+afterwards for its timers. So a partition's rows of one batch must fit into the worker's memory: bound the batch with
+the source's options (`maxFilesPerTrigger`, `maxOffsetsPerTrigger`).
 
 Invariants: I5 (order of the input and the batch's time only), I4 (nothing is kept from batch to batch), I10 for output
-(it leaves in pieces of `FIRED_ROWS` rows).
+(in pieces of `FIRED_ROWS` rows).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from varvite.changelog.keyed.backend import KeyedStateBackend
 
 FIRED_ROWS: Final = 10_000
-"""Output rows that are gathered before they leave."""
-
+"""Output rows of one piece."""
 INITIAL_COLUMN: Final = "__varvite_initial"
 """struct, input only: a row of the operator's initial state; null in the stream's rows."""
 
@@ -35,30 +34,30 @@ class GroupedFunction(KeyedProcessFunction[Any, Any, Any]):
     """A keyed function that is called for groups of rows."""
 
     wants_heartbeats: bool
-    """Something may be due although no row comes."""
+    """Timers may be due although no row comes."""
     drops_late_rows: bool
-    """Rows at or before the watermark of the batch before are not for it."""
+    """Rows at or before the watermark of the previous batch are dropped."""
 
     @abstractmethod
     def attach(self, backend: KeyedStateBackend) -> None:
-        """Get the state; called once, before everything else."""
+        """Get the state; called once, before all other methods."""
 
     @abstractmethod
     def begin(self, time_ms: int, watermark_ms: int | None) -> None:
-        """A new batch."""
+        """Begin a batch."""
 
     @abstractmethod
     def read(self, batch: pa.RecordBatch) -> list[Any]:
-        """The rows of a batch, which has the stream's columns only, as `process_group` wants them."""
+        """The rows of a batch, which has the stream's columns only, in the form that `process_group` takes."""
 
     @abstractmethod
     def process_group(self, key: Any, rows: list[Any], initial: list[Any]) -> Iterable[Any] | None:
-        """All rows of the current key.
+        """Process all rows of the current key.
 
         Args:
             key: The stored form.
-            rows: What `read` made; may be empty if there is initial state.
-            initial: The key's rows of the initial state, read likewise.
+            rows: As `read` returns them; may be empty if there is initial state.
+            initial: The key's rows of the initial state, in the same form.
 
         Returns:
             The output rows.
@@ -66,14 +65,14 @@ class GroupedFunction(KeyedProcessFunction[Any, Any, Any]):
 
     @abstractmethod
     def expire(self) -> Iterator[tuple[tuple[int, Any], Iterable[Any] | None]]:
-        """After the last group, for each due timer: its key group and key (stored form), and what it yields.
+        """For each due timer, after the last group: its key group and key (stored form), and its output.
 
-        The key is current until the next is asked for.
+        The key stays current until the next item.
         """
 
     @abstractmethod
     def end(self) -> None:
-        """After the last timer."""
+        """End a batch, after the last timer."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
         """Never called: rows come in groups."""
@@ -108,13 +107,13 @@ class GroupedBatch:
         function.attach(backend)
 
     def begin(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None) -> None:
-        """A new batch: forget what an attempt before has left."""
+        """Begin a batch; discard the rows of an earlier attempt."""
         self._groups.clear()
         self._late_watermark_ms = late_watermark_ms
         self._function.begin(time_ms, watermark_ms)
 
     def is_late(self, times_ms: Sequence[int | None]) -> list[bool] | None:
-        """Which rows of these event times are late; None if none is."""
+        """For each of these event times, true if its row is late; None if none is."""
         watermark_ms = self._late_watermark_ms
         if watermark_ms is None or not self._function.drops_late_rows:
             return None
@@ -122,32 +121,32 @@ class GroupedBatch:
         return late if any(late) else None
 
     def add(
-        self, batch: pa.RecordBatch, key_groups: list[int], keys: list[Any], late: list[bool] | None, own: list[str]
+        self, batch: pa.RecordBatch, key_groups: list[int], keys: list[Any], late: list[bool] | None, columns: list[str]
     ) -> None:
         """Keep the rows of a batch.
 
         Args:
             batch: The rows.
-            key_groups: Of each row.
+            key_groups: Key group of each row.
             keys: Stored form of each row's key.
             late: Rows to leave out.
-            own: Names of the stream's columns.
+            columns: Names of the stream's columns.
         """
         at = list(zip(key_groups, keys, strict=True))
         kept = range(batch.num_rows)
         index = batch.schema.get_field_index(INITIAL_COLUMN)
         if index >= 0:
-            there: Any = batch.column(index).is_valid().to_pylist()
-            kept = [i for i in kept if not there[i]]
-            self._add_initial(batch.column(index), [i for i, is_initial in enumerate(there) if is_initial], at)
+            is_initial: Any = batch.column(index).is_valid().to_pylist()
+            kept = [i for i in kept if not is_initial[i]]
+            self._add_initial(batch.column(index), [i for i, initial in enumerate(is_initial) if initial], at)
         if late is not None:
             kept = [i for i in kept if not late[i]]
-        # Only what the function may see is read: null in another row can change what pandas makes of a column.
-        own_rows = (
-            batch.select(own) if len(kept) == batch.num_rows else batch.select(own).take(pa.array(kept, pa.int64()))
-        )
+        # Only rows that the function may see are read: a null in another row can change a column's dtype in pandas.
+        rows = batch.select(columns)
+        if len(kept) < batch.num_rows:
+            rows = rows.take(pa.array(kept, pa.int64()))
         groups = self._groups
-        for i, row in zip(kept, self._function.read(own_rows), strict=True):
+        for i, row in zip(kept, self._function.read(rows), strict=True):
             group = groups.get(at[i])
             if group is None:
                 group = groups[at[i]] = _Group()
@@ -163,10 +162,10 @@ class GroupedBatch:
             self._groups.setdefault(at[i], _Group()).initial.append(row)
 
     def finish(self, failed: Callable[[BaseException, Any], None]) -> Iterator[list[Any]]:
-        """Call the function for all groups and for what is due; gives the output rows in pieces.
+        """Call the function for all groups and due timers; yields the output rows in pieces.
 
         Args:
-            failed: Called with what it raised and the stored key; nothing is called afterwards.
+            failed: Called with an exception of the function and the stored key; the function is not called again.
         """
         self._current = None
         try:
@@ -185,7 +184,7 @@ class GroupedBatch:
                 if len(out) >= FIRED_ROWS:
                     yield out
                     out = []
-                    if current is not None:  # changes may have left meanwhile, which takes the current key away
+                    if current is not None:  # changes may have been uploaded meanwhile, which unsets the current key
                         self._backend.set_current_key(*current)
         if out:
             yield out

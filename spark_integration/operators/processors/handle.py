@@ -1,9 +1,9 @@
 """Spark's `StatefulProcessorHandle` over varvite's keyed state: states, and the timers of one time mode.
 
-Timers are kept twice, as on Spark: in varvite's timer state, which knows what is due, and in a map state, which knows
-the timers of a key (`listTimers`).
+Timers are kept twice, as on Spark: in varvite's timer state, by time, and in a map state, by key (`listTimers`).
 
-Invariants: I5 (a timer that a timer sets for a time that is due already fires in the next batch, as on Spark).
+Invariants: I5 (a timer that is set, while timers fire, for a time that is already due fires in the next batch, as on
+Spark).
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=StateDescriptor)
 LISTED_TIMERS: Final = "$timers"
-"""Name of the map state that knows the timers of a key; a user's state cannot begin with a dollar sign."""
+"""Name of the map state with the timers of a key; a user's state cannot begin with a dollar sign."""
 
 
 class TimeMode(Enum):
-    """Which clock timers follow."""
+    """The clock that timers follow."""
 
     NONE = "none"
     PROCESSING_TIME = "processingtime"
     EVENT_TIME = "eventtime"
 
     @staticmethod
-    def of(given: Any) -> TimeMode:
-        """The mode of that name; case does not count, as on Spark. Raises `InvalidRequestError`."""
+    def of(name: Any) -> TimeMode:
+        """The mode of that name; case is ignored, as on Spark. Raises `InvalidRequestError`."""
         try:
-            return TimeMode(given.lower())
+            return TimeMode(name.lower())
         except (AttributeError, ValueError):
             raise InvalidRequestError(
-                f"{given!r} is no time mode; give 'None', 'ProcessingTime' or 'EventTime'"
+                f"{name!r} is no time mode; give 'None', 'ProcessingTime' or 'EventTime'"
             ) from None
 
 
@@ -73,7 +73,7 @@ class ProcessorTimers:
         self._timers = backend.get_timers(USER_TIMERS, domain)
         self._listed = backend.get_map_state(MapStateDescriptor(LISTED_TIMERS, Types.LONG(), Types.BOOLEAN()))
         self._due_ms: int | None = None
-        """While timers fire: those of this time and before are due."""
+        """While timers fire: the time up to which they are due."""
         self._key: tuple[int, Any] = (0, None)
         self._deferred: dict[tuple[int, Any, int], None] = {}
 
@@ -87,7 +87,7 @@ class ProcessorTimers:
             self._timers.register(time_ms)
 
     def delete(self, time_ms: int) -> None:
-        """Remove a timer of the current key. One that is due already, while others fire, fires nevertheless."""
+        """Remove a timer of the current key. While timers fire, one that is already due still fires."""
         time_ms = _milliseconds(time_ms)
         self._listed.remove(time_ms)
         if self._due_ms is not None and time_ms <= self._due_ms:
@@ -100,7 +100,7 @@ class ProcessorTimers:
         return iter(sorted(self._listed.keys()))
 
     def due(self, until_ms: int) -> Iterator[tuple[int, Any, int]]:
-        """Fire: each timer of `until_ms` and before as (key group, stored key, time), its key being current."""
+        """Fire the timers up to `until_ms`: yield each as (key group, stored key, time) with its key current."""
         self._due_ms = until_ms
         while (due := self._timers.pop_due(until_ms)) is not None:
             key_group, (time_ms, key, _) = due
@@ -111,19 +111,19 @@ class ProcessorTimers:
             self.delete(time_ms)
 
     def end(self) -> None:
-        """After the last timer: what was deferred is set for the next batch."""
+        """Set the deferred timers for the next batch; called after the last timer."""
         deferred, self._deferred, self._due_ms = self._deferred, {}, None
         for key_group, key, time_ms in deferred:
             self._backend.set_current_key(key_group, key)
             self._timers.register(time_ms)
 
     def begin(self) -> None:
-        """A new batch."""
+        """Begin a batch."""
         self._deferred, self._due_ms = {}, None
 
 
 class ProcessorHandle(StatefulProcessorHandle):
-    """What `init` of a processor gets.
+    """The argument of a processor's `init`.
 
     Args:
         backend: The processor's state.
@@ -138,7 +138,7 @@ class ProcessorHandle(StatefulProcessorHandle):
         self._initializing = True
 
     def initialized(self) -> None:
-        """`init` is over: no more states."""
+        """Refuse further states, as `init` has returned."""
         self._initializing = False
 
     def getValueState(  # pyright: ignore[reportIncompatibleMethodOverride]  Spark's class is final in all but name
@@ -188,8 +188,8 @@ class ProcessorHandle(StatefulProcessorHandle):
             raise InvalidRequestError(f"state {name!r}: names that begin with $ are reserved; take another")
 
     def _with_ttl(self, descriptor: D, ttl_ms: int | None) -> D:
-        """The descriptor with Spark's time to live: of a value, an element or an entry, since it was written last."""
-        if ttl_ms is None or ttl_ms == 0:  # 0 is Spark's word for no time to live
+        """The descriptor with Spark's time to live of a value, an element or an entry, counted from its last write."""
+        if ttl_ms is None or ttl_ms == 0:  # 0 means no time to live on Spark
             return descriptor
         name = descriptor.name
         if not isinstance(ttl_ms, int) or ttl_ms < 0:

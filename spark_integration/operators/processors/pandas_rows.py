@@ -1,8 +1,8 @@
 """Rows of Arrow batches as the pandas DataFrames that Spark's functions get, and DataFrames as output rows.
 
-Columns are converted by Spark's own converter, so they have the dtypes that they have on Spark. As there, timestamps
-are naive in both directions, in the session's time zone. It is that of the input's columns; without any timestamp in
-the input it is the local one.
+Columns are converted by Spark's own converter, so they have the same dtypes as on Spark. As there, timestamps are naive
+in both directions, in the session's time zone: that of the input's columns, or, without timestamps in the input, the
+local one.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def to_frame(batch: pa.RecordBatch) -> Any:
 
     columns: list[Any] = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        given: Any = column
-        kind = from_arrow_type(given.type)
-        convert = _create_converter_to_pandas(kind, True, timezone=zone_in(given.type), struct_in_pandas="dict")
-        series: Any = convert(given.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True))
+        values: Any = column
+        kind = from_arrow_type(values.type)
+        convert = _create_converter_to_pandas(kind, True, timezone=zone_in(values.type), struct_in_pandas="dict")
+        series: Any = convert(values.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True))
         if series.dtype.kind == "M":
             series = series.dt.as_unit("ns")
         columns.append(series.rename(name))
@@ -44,7 +44,7 @@ def to_frame(batch: pa.RecordBatch) -> Any:
 
 
 class PandasRows:
-    """Rows between the batch that they came in and the DataFrame of their key, and those of DataFrames that come out.
+    """Turns rows of batches into DataFrames, and DataFrames that a function yields into output rows.
 
     Args:
         output: Columns of the output.
@@ -57,7 +57,7 @@ class PandasRows:
         self._writers = _writers(output, None)
 
     def note_zone(self, schema: pa.Schema) -> None:
-        """Input with that schema comes: its time zone is that of the output."""
+        """Take the time zone of the input's schema for the output."""
         zone = next(filter(None, (zone_in(field.type) for field in schema)), None)
         if zone is not None and zone != self._zone:
             self._zone = zone
@@ -70,7 +70,7 @@ class PandasRows:
         return list(to_frame(batch).itertuples(index=False))
 
     def output_rows(self, frame: Any) -> Iterator[tuple[Any, ...]]:
-        """The rows of a DataFrame that a function yielded; see `rows_of_frame`."""
+        """The rows of a DataFrame that a function yields, in the order of the output columns."""
         return rows_of_frame(frame, self._names, self._writers)
 
     def frames(self, rows: list[Any]) -> Iterator[Any]:
@@ -84,10 +84,10 @@ class PandasRows:
 def rows_of_frame(
     frame: Any, columns: list[str], writers: Sequence[Callable[[Any], Any] | None]
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a DataFrame that a function yielded, in the order of the output columns.
+    """The rows of a DataFrame that a function yields, in the order of the output columns.
 
-    Columns are found by name if all their names are strings, else by position, as on Spark. What is missing (NaN, NaT,
-    NA) is null. `writers` are for the output columns.
+    Columns are read by name if all their names are strings, else by position, as on Spark. Missing values (NaN, NaT,
+    NA) are null. `writers` are for the output columns.
 
     Raises:
         InvalidRequestError: It is no DataFrame, or has other columns.
@@ -108,21 +108,21 @@ def rows_of_frame(
         if len(named) != len(columns):
             raise InvalidRequestError(f"the function yielded {len(named)} columns, expected {columns}")
         series = [frame.iloc[:, i] for i in range(len(columns))]
-    return zip(*[_values(one, write) for one, write in zip(series, writers, strict=True)], strict=True)
+    return zip(*[_values(column, write) for column, write in zip(series, writers, strict=True)], strict=True)
 
 
 def _values(series: Any, write: Callable[[Any], Any] | None) -> list[Any]:
     missing = series.isna().tolist()
-    plain = [None if gone else plain_value(value) for value, gone in zip(series.tolist(), missing, strict=True)]
+    plain = [None if is_na else plain_value(value) for value, is_na in zip(series.tolist(), missing, strict=True)]
     return plain if write is None else [None if value is None else write(value) for value in plain]
 
 
 def _writers(output: StructType, zone: tzinfo | None) -> list[Callable[[Any], Any] | None]:
-    """For each column how its plain values say their time zone; None where there is nothing to say."""
+    """For each column the conversion of its plain values that sets their time zone; None where none is needed."""
     writers: list[Callable[[Any], Any] | None] = []
     for field in output.fields:
         try:
             writers.append(value_writer(as_type(field.dataType), zone))
-        except InvalidRequestError:  # a type that state does not have, which is none of timestamps
+        except InvalidRequestError:  # a type that state cannot hold, which has no timestamps
             writers.append(None)
     return writers

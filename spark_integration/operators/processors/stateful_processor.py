@@ -1,7 +1,7 @@
-"""Runs Spark's `StatefulProcessor` as a keyed function of varvite, in the form of Rows or of pandas.
+"""Runs Spark's `StatefulProcessor` as a keyed function of varvite, on Rows or on pandas DataFrames.
 
-Rows, keys and values look as they do on Spark: a key is a tuple; a row's values are what pyarrow makes of them (an
-aware datetime for a timestamp, a dict for a struct); a pandas row goes through Spark's own conversion.
+Rows, keys and values are the same as on Spark: a key is a tuple; a row's values are those of pyarrow (an aware datetime
+for a timestamp, a dict for a struct); a pandas row goes through Spark's own conversion.
 
 Invariants: I4 and I5 as `grouped_function`; the processor's time is the batch's.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.functions.keyed import RuntimeContext
 
 UNKNOWN_MS: Final = -1
-"""A time that is not known, on Spark."""
+"""Spark's value of an unknown time."""
 
 
 class KeyTuples:
@@ -48,7 +48,7 @@ class KeyTuples:
         return tuple(self._type.thaw(key))
 
     def row_of(self, key: Any) -> Row:
-        """The same as a Row, which the key of a timer is on Spark."""
+        """The tuple as a Row, the form of a timer's key on Spark."""
         return self._make(self.of(key))
 
 
@@ -57,7 +57,7 @@ class ProcessorFunction(GroupedFunction):
 
     Args:
         processor: The user's.
-        mode: Which timers it may have.
+        mode: The clock of its timers.
         output: The output columns.
         key_columns: Names of the columns that make the key.
     """
@@ -128,7 +128,7 @@ class ProcessorFunction(GroupedFunction):
         return rows
 
     def _outward(self, result: Any) -> Iterable[Any] | None:
-        """The output rows; Spark takes a Row's values by name."""
+        """The output rows; Spark reads a Row's values by name."""
         return None if result is None else map(_by_name, result)
 
 
@@ -161,7 +161,7 @@ def _by_name(row: Any) -> Any:
 
 
 def check_processor(processor: Any, method: str) -> StatefulProcessor:
-    """A processor. Raises `InvalidRequestError` if it is none."""
+    """Check that it is an instance of a processor. Raises `InvalidRequestError`."""
     if not isinstance(processor, StatefulProcessor):
         what = processor.__name__ + " itself" if isinstance(processor, type) else type(processor).__name__
         raise InvalidRequestError(f"{method} takes an instance of a StatefulProcessor, not {what}")

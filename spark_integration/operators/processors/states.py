@@ -1,8 +1,8 @@
 """Spark's value, list and map state over varvite's keyed state: tuples in, tuples out.
 
-Values are what Spark's own handles take and give: a state's value is a tuple with one item for each column of its
-schema. A timestamp is a naive datetime in the local time zone, a struct a Row, an array a list, a map a dict; numpy and
-pandas values become plain ones.
+Values have the form of Spark's own handles: a state's value is a tuple with one item for each column of its schema. A
+timestamp is a naive datetime in the local time zone, a struct a Row, an array a list, a map a dict; numpy and pandas
+values become plain ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ProcessorValueState:
         self._values = values
 
     def exists(self) -> bool:
-        """Whether there is a value."""
+        """True if there is a value."""
         return self._handle.value() is not None
 
     def get(self) -> tuple[Any, ...] | None:
@@ -53,7 +53,7 @@ class ProcessorListState:
         self._values = values
 
     def exists(self) -> bool:
-        """Whether there is an element."""
+        """True if there is an element."""
         return bool(self._handle.get())
 
     def get(self) -> Iterator[tuple[Any, ...]]:
@@ -76,8 +76,8 @@ class ProcessorListState:
         """Remove all elements."""
         self._handle.clear()
 
-    def _elements(self, given: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        elements = list(map(self._values.inward, given))
+    def _elements(self, values: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        elements = list(map(self._values.inward, values))
         if not elements:
             raise InvalidRequestError("a list state takes at least one element at once, as on Spark; call clear()")
         return elements
@@ -93,17 +93,17 @@ class ProcessorMapState:
         self._as_row = partial(tuple.__new__, row_class(values.type.names))
 
     def exists(self) -> bool:
-        """Whether there is an entry."""
+        """True if there is an entry."""
         return not self._handle.is_empty()
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The value of a key; None if there is none."""
         stored = self._handle.get(self._keys.inward(key))
-        # A Row, unlike what the other methods give; so it is on Spark.
+        # A Row, unlike the tuples of the other methods, as on Spark.
         return None if stored is None else self._as_row(self._values.outward(stored))
 
     def containsKey(self, key: tuple[Any, ...]) -> bool:
-        """Whether the key has a value."""
+        """True if the key has a value."""
         return self._handle.contains(self._keys.inward(key))
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:

@@ -1,12 +1,12 @@
-"""The keyed functions behind windows whose trigger has to be asked (`triggers`): as Flink's window operator.
+"""Window operators that call the methods of their `Trigger`, as Flink's does; and the choice of the operator.
 
-Each window has contents of its own, so an element is kept once for each window that it is in. Timers have the window
-as their namespace, and one more is set for the window's removal; it is told to the trigger as well, as in Flink.
+Each window has contents of its own, so an element is kept once for each of its windows. The namespace of a timer is its
+window. One more timer is set for the window's removal; the trigger is called for it, too, as in Flink.
 
-A session's namespace is its begin. But while sessions merge, the old one with the same begin as the new one still has
-that namespace; the new one then has the begin with its first bit turned over.
+A session's namespace is its begin. While sessions merge, an old one with the same begin as the new one still has that
+namespace; the new one then gets the begin with its first bit flipped.
 
-Invariants: I5 (what a trigger is asked, and in which order, depends on state, elements, time and watermark only).
+Invariants: I5 (the calls of a trigger and their order depend on state, elements, time and watermark only).
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class _Window(NamedTuple):
     """A window of the current key."""
 
     namespace: int
-    """Of its timers and of its trigger's state."""
+    """Namespace of its timers and of its trigger's state."""
     window: Any
-    """What functions see."""
+    """The window as functions see it."""
     low: int
-    """Its contents are those of the panes `low <= pane < high`."""
+    """Its contents are in the panes `low <= pane < high`."""
     high: int
     pane: int
-    """The pane of an element that comes in."""
+    """The pane of the new element."""
     is_new: bool
-    """Nothing is known of it yet."""
+    """It has no state yet."""
 
 
 class TriggeredWindowOperator(WindowOperator):
@@ -71,15 +71,15 @@ class TriggeredWindowOperator(WindowOperator):
 
     Args:
         assigner: The windows.
-        trigger: Says when they fire.
-        others: Those of `WindowOperator`.
+        trigger: Decides when they fire.
+        arguments: Arguments of `WindowOperator`.
     """
 
     timer_namespaces = NAMESPACE_TYPE
     """Timers belong to windows."""
 
-    def __init__(self, assigner: WindowAssigner, trigger: Trigger[Any, Any], *others: Any) -> None:
-        super().__init__(assigner, *others)
+    def __init__(self, assigner: WindowAssigner, trigger: Trigger[Any, Any], *arguments: Any) -> None:
+        super().__init__(assigner, *arguments)
         self._trigger = trigger
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -95,25 +95,25 @@ class TriggeredWindowOperator(WindowOperator):
         stamp: Any = ctx.timestamp()
         for window in windows:
             is_first = self._contents.add(window.pane, value)
-            asked = self._asked(window, ctx)
-            result = self._trigger.on_element(value, stamp, window.window, asked)
+            context = self._context_of(window, ctx)
+            result = self._trigger.on_element(value, stamp, window.window, context)
             self._act(result, self._trigger.on_element, window, ctx, out)
             if window.is_new or is_first:
                 self._register_removal(window, ctx)
         return out
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
-        context: Any = ctx
-        window = self._window_of(context.namespace)
+        timer: Any = ctx
+        window = self._window_of(timer.namespace)
         if window is None or self._is_gone(window, timestamp, ctx):
             return None
         out: list[Any] = []
-        asked = self._asked(window, ctx)
+        context = self._context_of(window, ctx)
         if ctx.time_domain() is TimeDomain.EVENT_TIME:
             call, time_ms = self._trigger.on_event_time, timestamp
         else:
             call, time_ms = self._trigger.on_processing_time, timestamp - 1
-        self._act(call(time_ms, window.window, asked), call, window, ctx, out)
+        self._act(call(time_ms, window.window, context), call, window, ctx, out)
         if ctx.time_domain() is self._domain and timestamp == self._removal_ms(window.window):
             self._contents.remove(window.low, window.high)
             self._remove(window, ctx)
@@ -122,42 +122,43 @@ class TriggeredWindowOperator(WindowOperator):
 
     @abstractmethod
     def _windows(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[_Window]:
-        """The windows of an element, without those that are removed already."""
+        """The windows of an element, except those that are removed already."""
 
     @abstractmethod
     def _window_of(self, namespace: int) -> _Window | None:
-        """The window of the current key; None if it can be seen that there is none."""
+        """The current key's window with this namespace; None if there surely is none."""
 
     def _act(
         self,
         result: Any,
-        asked: Callable[..., Any],
+        method: Callable[..., Any],
         window: _Window,
         ctx: KeyedProcessFunction.Context,
         out: list[Any],
     ) -> None:
+        """Emit or purge the window, as the trigger's method has decided."""
         if not isinstance(result, TriggerResult):
-            raise InvalidRequestError(f"{asked.__qualname__} returned {result!r}; it must return a TriggerResult")
+            raise InvalidRequestError(f"{method.__qualname__} returned {result!r}; it must return a TriggerResult")
         if result.is_fire():
-            held = self._contents.read(window.low, window.high)
-            if held:
-                self._emission.emit(window.namespace, window.window, held, ctx, out)
+            contents = self._contents.read(window.low, window.high)
+            if contents:
+                self._emission.emit(window.namespace, window.window, contents, ctx, out)
         if result.is_purge():
             self._contents.remove(window.low, window.high)
 
     def _remove(self, window: _Window, ctx: KeyedProcessFunction.Context) -> None:
-        """Let the trigger forget the window."""
-        self._trigger.clear(window.window, self._asked(window, ctx))
+        """Clear the trigger's state of the window."""
+        self._trigger.clear(window.window, self._context_of(window, ctx))
 
-    def _asked(
+    def _context_of(
         self, window: _Window, ctx: KeyedProcessFunction.Context, merged: Sequence[int] = ()
     ) -> WindowTriggerContext:
-        """What the trigger gets at a call about this window; while windows merge: that it is made of these."""
+        """The trigger's context for this window; `merged` are the namespaces of the windows that become it."""
         removal = self._domain, self._removal_ms(window.window)
         return self._trigger_context.about(window.namespace, ctx, removal, merged)
 
     def _removal_ms(self, window: Any) -> int | None:
-        """When the timer of the window's removal fires, in the time of the windows; None: never."""
+        """Time of the timer of the window's removal, by the windows' clock; None: never."""
         last_ms = window.max_timestamp()
         removal_ms = last_ms + self._lateness_ms if self._is_event else fires_at(last_ms)
         return removal_ms if removal_ms < TIME_MAX_MS else None
@@ -169,7 +170,7 @@ class TriggeredWindowOperator(WindowOperator):
             timers.register(self._domain, removal_ms, window.namespace)
 
     def _is_gone(self, window: _Window, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> bool:
-        """Whether the window was removed before this timer."""
+        """True if the window was removed before this timer."""
         removal_ms = self._removal_ms(window.window)
         if removal_ms is None:
             return False
@@ -184,8 +185,8 @@ class TriggeredWindowOperator(WindowOperator):
 class TriggeredFixedWindowOperator(TriggeredWindowOperator):
     """Tumbling and sliding windows."""
 
-    def __init__(self, assigner: FixedWindows, *others: Any) -> None:
-        super().__init__(assigner, *others)
+    def __init__(self, assigner: FixedWindows, *arguments: Any) -> None:
+        super().__init__(assigner, *arguments)
         self._assigner = assigner
 
     def _windows(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[_Window]:
@@ -216,8 +217,8 @@ class TriggeredGlobalWindowOperator(TriggeredWindowOperator):
 class TriggeredSessionOperator(TriggeredWindowOperator):
     """Windows of elements that follow one another within a gap."""
 
-    def __init__(self, assigner: SessionWindows, *others: Any) -> None:
-        super().__init__(assigner, *others)
+    def __init__(self, assigner: SessionWindows, *arguments: Any) -> None:
+        super().__init__(assigner, *arguments)
         self._assigner = assigner
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -228,47 +229,47 @@ class TriggeredSessionOperator(TriggeredWindowOperator):
         )
 
     def _windows(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[_Window]:
-        known = {(start, end): namespace for start, (end, namespace) in self._sessions.items()}
-        found, start, end = joined(known, time_ms, time_ms + self._gap(value))
+        namespaces = {(start, end): namespace for start, (end, namespace) in self._sessions.items()}
+        merged, start, end = joined(namespaces, time_ms, time_ms + self._gap(value))
         if self._is_late(end, ctx):
             return []
-        if found == [(start, end)]:
-            session = _session(start, end, known[start, end])
+        if merged == [(start, end)]:
+            session = _session(start, end, namespaces[start, end])
         else:
-            session = self._joined([_session(*window, known[window]) for window in found], start, end, ctx)
-        return [session._replace(pane=self._contents.session_pane(start, time_ms), is_new=not found)]
+            session = self._merge([_session(*window, namespaces[window]) for window in merged], start, end, ctx)
+        return [session._replace(pane=self._contents.session_pane(start, time_ms), is_new=not merged)]
 
-    def _joined(self, old: list[_Window], start: int, end: int, ctx: KeyedProcessFunction.Context) -> _Window:
-        """The new session that takes the place of old ones."""
+    def _merge(self, old: list[_Window], start: int, end: int, ctx: KeyedProcessFunction.Context) -> _Window:
+        """Replace old sessions, if there are any, by a new one."""
         taken = {window.namespace for window in old}
-        made = _session(start, end, start if start not in taken else _other(start))
+        session = _session(start, end, start if start not in taken else _flipped(start))
         for window in old:
             self._sessions.remove(window.low)
-        self._sessions.put(start, (end, made.namespace))
+        self._sessions.put(start, (end, session.namespace))
         if not old:
-            return made
+            return session
         starts = [window.low for window in old]
         if starts != [start]:
             self._contents.merge_sessions(start, starts)
-        self._trigger.on_merge(made.window, self._asked(made, ctx, [window.namespace for window in old]))
+        self._trigger.on_merge(session.window, self._context_of(session, ctx, [window.namespace for window in old]))
         timers: Any = ctx.timer_service()
         for window in old:
             super()._remove(window, ctx)
             removal_ms = self._removal_ms(window.window)
             if removal_ms is not None:
                 timers.delete(self._domain, removal_ms, window.namespace)
-        self._register_removal(made, ctx)
-        return made
+        self._register_removal(session, ctx)
+        return session
 
     def _remove(self, window: _Window, ctx: KeyedProcessFunction.Context) -> None:
         super()._remove(window, ctx)
         self._sessions.remove(window.low)
 
     def _window_of(self, namespace: int) -> _Window | None:
-        for start in (namespace, _other(namespace)):
-            held = self._sessions.get(start)
-            if held is not None and held[1] == namespace:
-                return _session(start, held[0], namespace)
+        for start in (namespace, _flipped(namespace)):
+            session = self._sessions.get(start)
+            if session is not None and session[1] == namespace:
+                return _session(start, session[0], namespace)
         return None
 
 
@@ -279,8 +280,8 @@ def _session(start: int, end: int, namespace: int) -> _Window:
     return _Window(namespace, TimeWindow(start, end), start, end, start, is_new=False)
 
 
-def _other(namespace: int) -> int:
-    """With its first bit turned over; twice gives it back."""
+def _flipped(namespace: int) -> int:
+    """The namespace with its first bit flipped."""
     return namespace - _FIRST_BIT if namespace >= 0 else namespace + _FIRST_BIT
 
 
@@ -289,7 +290,7 @@ _OPERATORS: tuple[tuple[type[WindowAssigner], Any, Any], ...] = (
     (SessionWindows, SessionWindowOperator, TriggeredSessionOperator),
     (GlobalWindows, GlobalWindowOperator, TriggeredGlobalWindowOperator),
 )
-"""Windows, their operator for a trigger with a known `Firing`, and the one for any trigger."""
+"""Kind of windows, its operator for a trigger with a known `Firing`, and its operator for any trigger."""
 
 
 def check_assigner(assigner: Any) -> None:
@@ -300,13 +301,13 @@ def check_assigner(assigner: Any) -> None:
         )
 
 
-def operator_of(assigner: WindowAssigner, trigger: Trigger[Any, Any] | None, *others: Any) -> WindowOperator:
+def operator_of(assigner: WindowAssigner, trigger: Trigger[Any, Any] | None, *arguments: Any) -> WindowOperator:
     """The operator of these windows with this trigger.
 
     Args:
         assigner: The windows.
         trigger: None: the windows' own.
-        others: The other arguments of `WindowOperator`.
+        arguments: The other arguments of `WindowOperator`.
 
     Raises:
         InvalidRequestError: These are no windows, or they cannot have this trigger.
@@ -314,4 +315,4 @@ def operator_of(assigner: WindowAssigner, trigger: Trigger[Any, Any] | None, *ot
     check_assigner(assigner)
     firing = firing_of(trigger, assigner)
     _, of_firing, of_trigger = next(kinds for kinds in _OPERATORS if isinstance(assigner, kinds[0]))
-    return of_trigger(assigner, trigger, *others) if firing is None else of_firing(assigner, firing, *others)
+    return of_trigger(assigner, trigger, *arguments) if firing is None else of_firing(assigner, firing, *arguments)

@@ -1,8 +1,8 @@
-"""Windows and the assigners that say to which windows an element belongs; PyFlink's names. Pure.
+"""Windows, and the assigners of elements to them, with PyFlink's names. Pure.
 
-Overlapping windows of fixed size share their contents: time is cut into *panes* at every point where a window begins or
-ends, an element is kept once, in its pane, and a window is put together from its panes when it fires. There are at most
-two panes per slide, whatever size and slide are.
+Overlapping windows of fixed size share their contents: time is divided into *panes* at every begin and end of a window.
+An element is kept once, in its pane, and a window is combined from its panes when it fires. There are at most two panes
+per slide, for any size and slide.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TimeSpan = Any
 
 
 class Window(ABC):
-    """What elements are gathered in."""
+    """A window of elements."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class Window(ABC):
 
 @dataclass(frozen=True, order=True, slots=True)
 class TimeWindow(Window):
-    """From `start` up to and without `end`, milliseconds since 1970."""
+    """A window from `start` to before `end`, milliseconds since 1970."""
 
     start: int
     end: int
@@ -45,11 +45,11 @@ class TimeWindow(Window):
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Whether the windows overlap or touch, as in Flink."""
+        """True if the windows overlap or touch, as in Flink."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that both are in."""
+        """The smallest window that contains both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
 
@@ -67,12 +67,12 @@ class GlobalWindow(Window):
 
 
 class WindowAssigner(ABC):
-    """Says to which windows an element belongs; make one with the classes below."""
+    """Assigns elements to windows; make one with the classes below."""
 
     domain: ClassVar[TimeDomain]
 
     def is_event_time(self) -> bool:
-        """Whether the windows are about event time."""
+        """True if the windows follow event time."""
         return self.domain is TimeDomain.EVENT_TIME
 
 
@@ -86,11 +86,11 @@ class FixedWindows(WindowAssigner):
 
     @property
     def overlaps(self) -> bool:
-        """Whether an element may be in several windows."""
+        """True if an element may be in several windows."""
         return self.slide_ms < self.size_ms
 
     def starts(self, time_ms: int) -> range:
-        """Where the windows of that time begin, ascending; none in a gap between windows."""
+        """Begins of the windows of that time, ascending; none in a gap between windows."""
         last = time_ms - (time_ms - self.offset_ms) % self.slide_ms
         after = time_ms - self.size_ms
         if last <= after:
@@ -98,13 +98,13 @@ class FixedWindows(WindowAssigner):
         return range(last - (last - after - 1) // self.slide_ms * self.slide_ms, last + 1, self.slide_ms)
 
     def pane(self, time_ms: int) -> int:
-        """Where the pane of that time begins: the last begin or end of a window until then."""
+        """Begin of the pane of that time: the last begin or end of a window until then."""
         since_begin = (time_ms - self.offset_ms) % self.slide_ms
         since_end = (time_ms - self.offset_ms - self.size_ms) % self.slide_ms
         return time_ms - min(since_begin, since_end)
 
     def is_start(self, time_ms: int) -> bool:
-        """Whether a window begins there."""
+        """True if a window begins at that time."""
         return (time_ms - self.offset_ms) % self.slide_ms == 0
 
 
@@ -116,7 +116,7 @@ class _TumblingWindows(FixedWindows):
 
         Args:
             size: Of each window.
-            offset: The first window that begins at or after 1970 begins so much later; less than the size.
+            offset: The first window that begins at or after 1970 begins later by this; less than the size.
 
         Raises:
             InvalidRequestError: No such windows.
@@ -134,7 +134,7 @@ class _SlidingWindows(FixedWindows):
         Args:
             size: Of each window.
             slide: From the begin of one to the begin of the next; above the size, there are gaps.
-            offset: The first window that begins at or after 1970 begins so much later; less than the slide.
+            offset: The first window that begins at or after 1970 begins later by this; less than the slide.
 
         Raises:
             InvalidRequestError: No such windows.
@@ -168,7 +168,7 @@ class SlidingProcessingTimeWindows(_SlidingWindows):
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Says how long a session waits after an element."""
+    """Computes the gap after which a session ends."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
@@ -185,7 +185,7 @@ class SessionWindows(WindowAssigner):
 
     @classmethod
     def with_gap(cls, size: TimeSpan) -> Self:
-        """Sessions that end when nothing has come for so long. Raises `InvalidRequestError` for no span of time."""
+        """Sessions that end after this gap without elements. Raises `InvalidRequestError` for no span of time."""
         return cls(span_ms(size, "the gap of a session"))
 
     @classmethod

@@ -1,7 +1,7 @@
-"""When a window gives its contents out: the triggers that PyFlink has, and what is known of them beforehand.
+"""PyFlink's triggers, and the known effect (`Firing`) of the plain ones. Pure.
 
-The plain ones need not be asked for each element: `firing_of` says what they mean, and overlapping windows can share
-their contents then. Any other trigger is asked (`triggered_windows`). Pure.
+A trigger with a known effect is never called (`operator`), and overlapping windows can share their contents. Any other
+trigger is called for each element (`any_trigger_operator`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _COUNT: Final = ReducingStateDescriptor("count", lambda a, b: a + b, Types.LONG(
 _FIRE_TIME: Final = ReducingStateDescriptor("fire-time", min, Types.LONG())
 
 
-class _OwnTrigger(Trigger[Any, Any]):
-    """Base of the triggers that sessions can have: they follow no clock, unless they say so."""
+class _MergingTrigger(Trigger[Any, Any]):
+    """Base of the triggers that support sessions; timers have no effect unless overridden."""
 
     def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
@@ -39,8 +39,8 @@ class _OwnTrigger(Trigger[Any, Any]):
 
 
 @dataclass(frozen=True)
-class EventTimeTrigger(_OwnTrigger):
-    """When the watermark passes the end of the window, and for each element that comes afterwards."""
+class EventTimeTrigger(_MergingTrigger):
+    """Fires when the watermark passes the end of the window, and for each element that comes afterwards."""
 
     @staticmethod
     def create() -> EventTimeTrigger:
@@ -65,8 +65,8 @@ class EventTimeTrigger(_OwnTrigger):
 
 
 @dataclass(frozen=True)
-class ProcessingTimeTrigger(_OwnTrigger):
-    """When the time of the batch passes the end of the window."""
+class ProcessingTimeTrigger(_MergingTrigger):
+    """Fires when the time of the batch passes the end of the window."""
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
@@ -89,8 +89,8 @@ class ProcessingTimeTrigger(_OwnTrigger):
 
 
 @dataclass(frozen=True)
-class CountTrigger(_OwnTrigger):
-    """When the window has got so many elements since it fired last."""
+class CountTrigger(_MergingTrigger):
+    """Fires after this many elements since it fired last."""
 
     count: int
 
@@ -117,8 +117,8 @@ class CountTrigger(_OwnTrigger):
 
 
 @dataclass(frozen=True)
-class ContinuousEventTimeTrigger(_OwnTrigger):
-    """Whenever the watermark passes a multiple of the interval, and at the end of the window."""
+class ContinuousEventTimeTrigger(_MergingTrigger):
+    """Fires whenever the watermark passes a multiple of the interval, and at the end of the window."""
 
     interval_ms: int
 
@@ -162,8 +162,8 @@ class ContinuousEventTimeTrigger(_OwnTrigger):
 
 
 @dataclass(frozen=True)
-class ContinuousProcessingTimeTrigger(_OwnTrigger):
-    """Whenever the time of the batch passes a multiple of the interval, and at the end of the window."""
+class ContinuousProcessingTimeTrigger(_MergingTrigger):
+    """Fires whenever the time of the batch passes a multiple of the interval, and at the end of the window."""
 
     interval_ms: int
 
@@ -204,7 +204,7 @@ class ContinuousProcessingTimeTrigger(_OwnTrigger):
 
 @dataclass(frozen=True)
 class PurgingTrigger(Trigger[Any, Any]):
-    """As another trigger, and the contents are removed when they have been given out."""
+    """Fires as another trigger does, and then removes the contents."""
 
     nested: Trigger[Any, Any]
 
@@ -236,17 +236,17 @@ class PurgingTrigger(Trigger[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What a trigger means."""
+    """The known effect of a trigger."""
 
     on_time: TimeDomain | None
-    """The windows' clock, if it fires a window when it passes the window's end; None: no clock does."""
+    """The windows' clock, if windows fire when it passes their end; None: no clock fires them."""
     count: int | None = None
-    """Fire after so many elements."""
+    """Fire after this many elements; None: elements fire nothing."""
     purges: bool = False
 
 
 def firing_of(trigger: Trigger[Any, Any] | None, assigner: WindowAssigner) -> Firing | None:
-    """What the trigger means for these windows; None: it has to be asked.
+    """The known effect of the trigger on these windows; None: the trigger must be called.
 
     Args:
         trigger: None: the assigner's own, which is the clock of its windows.
@@ -272,7 +272,7 @@ def firing_of(trigger: Trigger[Any, Any] | None, assigner: WindowAssigner) -> Fi
     if isinstance(assigner, GlobalWindows) and type(plain) in (EventTimeTrigger, ProcessingTimeTrigger):
         raise InvalidRequestError(f"global windows never end, so {type(plain).__name__} would never fire them")
     if purges and isinstance(assigner, FixedWindows) and assigner.overlaps:
-        return None  # each window has to have contents of its own
+        return None  # each window needs contents of its own
     if type(plain) is CountTrigger:
         return Firing(None, plain.count, purges)
     if type(plain) is (EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger):
@@ -281,7 +281,7 @@ def firing_of(trigger: Trigger[Any, Any] | None, assigner: WindowAssigner) -> Fi
 
 
 def _fire_next(fires: Any, time_ms: int, window: Any, register: Callable[[int], None]) -> None:
-    """Set the timer of the next firing, which is at the end of the window at the latest."""
+    """Set the timer of the next firing, at the end of the window at the latest."""
     time_ms = min(time_ms, window.max_timestamp())
     fires.add(time_ms)
     register(time_ms)

@@ -1,7 +1,7 @@
-"""What the windows of a key hold, by pane (see `windows`): accumulators of reduce and aggregate, or the elements.
+"""Contents of a key's windows, by pane (see `assigners`): accumulators of reduce and aggregate, or the elements.
 
-A pane is where a pane begins; of a session it is the session's begin for accumulators, and the time of each element for
-elements, so that sessions merge without moving any.
+A pane is named by its begin. For accumulators of a session it is the session's begin; for elements of a session it is
+the time of each, so that sessions merge without moving elements.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from varvite.spark_integration.functions.keyed import RuntimeContext
 
 CONTENTS_STATE: Final = "window-contents"
-"""Name of the state with what windows hold; Flink's."""
+"""Name of the state with the contents of windows; Flink's."""
 PANES_STATE: Final = "window-panes"
-"""Name of the state with the panes in which elements are."""
+"""Name of the state with the panes that have elements."""
 
 
 class WindowContents(ABC):
@@ -43,7 +43,7 @@ class WindowContents(ABC):
 
     @abstractmethod
     def add(self, pane: int, value: Any) -> bool:
-        """Add an element; whether the pane is new."""
+        """Add an element; True: the pane is new."""
 
     @abstractmethod
     def panes(self) -> list[int]:
@@ -51,7 +51,7 @@ class WindowContents(ABC):
 
     @abstractmethod
     def read(self, low: int, high: int) -> list[Any]:
-        """What the panes `low <= pane < high` hold for a window function: the elements, or one result; or nothing."""
+        """The contents of the panes `low <= pane < high`: the elements, one result, or nothing."""
 
     @abstractmethod
     def remove(self, low: int, high: int) -> None:
@@ -59,7 +59,7 @@ class WindowContents(ABC):
 
     @abstractmethod
     def merge_sessions(self, target: int, sources: Sequence[int]) -> None:
-        """The sessions that begin there become one that begins at `target`."""
+        """Merge the sessions with these begins into one that begins at `target`."""
 
     def session_pane(self, session: int, time_ms: int) -> int:
         """The pane of an element of that session."""
@@ -69,7 +69,7 @@ class WindowContents(ABC):
 
 @dataclass(frozen=True)
 class ContentsPlan(ABC):
-    """How an operator keeps contents; it travels with the operator."""
+    """The form of an operator's contents; pickled with the operator."""
 
     @abstractmethod
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
@@ -83,7 +83,7 @@ class ContentsPlan(ABC):
 
     @abstractmethod
     def implicit_state(self) -> ImplicitState:
-        """The state that the contents are in."""
+        """The state that holds the contents."""
 
     def close(self) -> None:  # noqa: B027  there may be no function
         """Close the user's function."""
@@ -91,12 +91,12 @@ class ContentsPlan(ABC):
 
 @dataclass(frozen=True)
 class ReducedContents(ContentsPlan):
-    """One value, which a `ReduceFunction` or a callable makes of the elements."""
+    """One value, to which a `ReduceFunction` or a callable reduces the elements."""
 
     function: Any
     value_type: TypeLike
     elements: ElementType | None = field(default=None, repr=False)
-    """Of the stream; None: they are values of the type."""
+    """Elements of the stream; None: they are values of the type."""
 
     def implicit_state(self) -> ImplicitState:
         return state_of_elements(CONTENTS_STATE, self.value_type, self.elements)
@@ -110,14 +110,14 @@ class ReducedContents(ContentsPlan):
         rows = row_values(self.elements)
         if rows is not None:
             inward, outward = rows.inward, rows.outward
-            held = NamespacedAccumulators(
+            accumulators = NamespacedAccumulators(
                 runtime_context,
                 CONTENTS_STATE,
                 self.value_type,
-                lambda held, row: inward(row if held is None else reduce(outward(held), row)),
-                lambda one, other: inward(reduce(outward(one), outward(other))),
+                lambda stored, row: inward(row if stored is None else reduce(outward(stored), row)),
+                lambda first, second: inward(reduce(outward(first), outward(second))),
             )
-            return _Accumulated(held, outward, shared=shared)
+            return _Accumulated(accumulators, outward, shared=shared)
         return _Accumulated(reducing(runtime_context, CONTENTS_STATE, self.value_type, reduce), None, shared=shared)
 
     def close(self) -> None:
@@ -139,8 +139,8 @@ class AggregatedContents(ContentsPlan):
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
         del sessions
         self.function.open(runtime_context)
-        held = aggregating(runtime_context, CONTENTS_STATE, self.implicit_state().kind, self.function)
-        return _Accumulated(held, self.function.get_result, shared=shared)
+        accumulators = aggregating(runtime_context, CONTENTS_STATE, self.implicit_state().kind, self.function)
+        return _Accumulated(accumulators, self.function.get_result, shared=shared)
 
     def close(self) -> None:
         self.function.close()
@@ -152,7 +152,7 @@ class ListedContents(ContentsPlan):
 
     element_type: TypeLike = field(repr=False)
     elements: ElementType | None = field(default=None, repr=False)
-    """Of the stream; None: they are values of the type."""
+    """Elements of the stream; None: they are values of the type."""
 
     def implicit_state(self) -> ImplicitState:
         return state_of_elements(CONTENTS_STATE, self.element_type, self.elements)
@@ -211,7 +211,7 @@ class _SessionElements(WindowContents):
         self._lists.remove_between(low, high)
 
     def merge_sessions(self, target: int, sources: Sequence[int]) -> None:
-        """Nothing: elements are found by their times."""
+        """Move nothing: elements are read by their times."""
 
     def session_pane(self, session: int, time_ms: int) -> int:
         del session
@@ -219,7 +219,7 @@ class _SessionElements(WindowContents):
 
 
 class _Elements(_SessionElements):
-    """Elements of fixed windows, and a row for each pane, so that a new one is known without a look at the elements."""
+    """Elements of fixed windows, and an entry for each pane, so that a new pane is noticed without reading elements."""
 
     def __init__(self, runtime_context: RuntimeContext, element_type: TypeLike, rows: RowValues | None) -> None:
         super().__init__(runtime_context, element_type, rows)

@@ -1,4 +1,4 @@
-"""Gives out a window that fires: calls the user's window function with its contents, and with the state it may keep."""
+"""`WindowEmission`: the output of a window that fires, which the user's window function makes of its contents."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WINDOW_STATE = "window-state"
 
 
 class WindowEmission:
-    """The way out of one operator's windows.
+    """Calls the window function of one operator.
 
     Args:
-        function: A `WindowFunction` or `ProcessWindowFunction`; None: contents go out as they are.
+        function: A `WindowFunction` or `ProcessWindowFunction`; None: contents are yielded unchanged.
         merges: Windows may merge, so they cannot have state of their own.
     """
 
@@ -41,26 +41,26 @@ class WindowEmission:
             self._function.close()
 
     def emit(
-        self, namespace: int, window: Any, held: list[Any], ctx: KeyedProcessFunction.Context, out: list[Any]
+        self, namespace: int, window: Any, contents: list[Any], ctx: KeyedProcessFunction.Context, out: list[Any]
     ) -> None:
-        """Add to `out` what becomes of the window's contents; `namespace` names its state."""
+        """Add the output for the window's contents to `out`; `namespace` names its state."""
         function = self._function
-        made: Any = held
+        elements: Any = contents
         if isinstance(function, ProcessWindowFunction):
-            made = function.process(ctx.get_current_key(), self._context.about(namespace, window, ctx), held)
+            elements = function.process(ctx.get_current_key(), self._context.about(namespace, window, ctx), contents)
         elif isinstance(function, WindowFunction):
-            made = function.apply(ctx.get_current_key(), window, held)
-        if made is not None:
-            out.extend(made)
+            elements = function.apply(ctx.get_current_key(), window, contents)
+        if elements is not None:
+            out.extend(elements)
 
     def clear(self, namespace: int, window: Any, ctx: KeyedProcessFunction.Context) -> None:
-        """The window is removed."""
+        """Call the function's `clear` when the window is removed."""
         if isinstance(self._function, ProcessWindowFunction):
             self._function.clear(self._context.about(namespace, window, ctx))
 
 
 class _Context(ProcessWindowFunction.Context[Any]):
-    """The context that is reused for all windows."""
+    """The one context for all windows."""
 
     def __init__(self, runtime_context: RuntimeContext, *, merges: bool) -> None:
         self._global = runtime_context
@@ -69,7 +69,7 @@ class _Context(ProcessWindowFunction.Context[Any]):
         self._time_ms = self._watermark_ms = 0
 
     def about(self, namespace: int, window: Any, ctx: KeyedProcessFunction.Context) -> _Context:
-        """The context itself, now about this window."""
+        """The context, set to this window."""
         self._window = window
         self._time_ms, self._watermark_ms = ctx.current_processing_time(), ctx.current_watermark()
         if self._states is not None:

@@ -1,15 +1,14 @@
-"""The keyed functions behind windows: which windows an element goes to, when they fire, when they are removed.
+"""Window operators for triggers with a known effect (`Firing`): adding elements, firing and removing windows.
 
-Order within a batch: what the batch's watermark and time have completed fires first, then the elements are processed,
-then what they have made due fires. So an element that its window no longer waits for finds it fired already, and one
-within the allowed lateness makes it fire once more, as in Flink, where a watermark comes before the elements after it.
-Behind another operator the elements are what that one yields up to the watermark: they come first, then the watermark
-(`OperatorRunner.start`).
+Order within a batch: windows that the batch's watermark and time complete fire first. Then the elements are processed,
+and the windows that they make due fire. So a late element finds its window fired already, and one within the allowed
+lateness makes it fire once more, as in Flink, where a watermark comes before the elements after it. Behind another
+operator the elements are its output up to the watermark: they come first, then the watermark (`OperatorRunner.start`).
 
 Timers: a window has one for its end, and one for its removal if it is kept longer; each is registered once, and not
-moved. A session that has grown finds its timer fired too early, and registers it anew at its end.
+moved. When the timer of a session that has grown fires too early, it is registered again at the new end.
 
-Invariants: I5 (what fires, and in which order, depends on state, elements, time and watermark only).
+Invariants: I5 (firing and its order depend on state, elements, time and watermark only).
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], HasImplicitState):
     Args:
         assigner: The windows.
         lateness_ms: How long event-time windows stay after their end.
-        plan: How contents are kept.
-        function: A `WindowFunction` or `ProcessWindowFunction`; None: contents go out as they are.
-        late_output: Where late elements go; None: they are dropped.
+        plan: The form of the contents.
+        function: A `WindowFunction` or `ProcessWindowFunction`; None: contents are yielded unchanged.
+        late_output: Side output of late elements; None: they are dropped.
     """
 
     fires_first = True
-    """Due timers come before the elements of the batch, too."""
+    """Due timers also fire before the elements of the batch."""
     tells_late_of = ""
-    """Uid of an operator behind another one: its log tells the first row that is dropped because it is late."""
+    """Uid of an operator behind another one, which logs the first late row that it drops; else empty."""
     _shares = False
     """A window may have several panes."""
 
@@ -93,7 +92,7 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], HasImplicitState):
 
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
-        """Put the element into its windows; what those give out that it completes."""
+        """Add the element to its windows; the output of those that it makes fire."""
 
     def _time_of(self, ctx: KeyedProcessFunction.Context) -> int:
         if not self._is_event:
@@ -109,22 +108,22 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], HasImplicitState):
         return time_ms
 
     def _is_late(self, end_ms: int, ctx: KeyedProcessFunction.Context) -> bool:
-        """Whether a window that ends there is removed already."""
+        """True if a window with this end is removed already."""
         return self._is_event and end_ms - 1 + self._lateness_ms <= ctx.current_watermark()
 
     def _late(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
-        """What becomes of an element that no window takes: late is one that no window of its time would take."""
+        """The output for an element that no window takes: late is one that no window of its time would take."""
         if self._late_output is None and not self.tells_late_of:
             return None
         if not self._is_late(time_ms + 1, ctx):
             return None
         if self._late_output is not None:
             return [(self._late_output, value)]
-        self._tell_late(time_ms, ctx)
+        self._log_late(time_ms, ctx)
         return None
 
-    def _tell_late(self, time_ms: int, ctx: KeyedProcessFunction.Context) -> None:
-        """Say once that rows are dropped, behind an operator that may have given them times of its own."""
+    def _log_late(self, time_ms: int, ctx: KeyedProcessFunction.Context) -> None:
+        """Log once that rows are dropped, behind an operator that may have given them times of its own."""
         _log.warning(
             "operator %s: a row of %d ms is late, for the watermark was %d ms already, and dropped, as are all. "
             "A window operator before this one has to give its rows a time that the watermark had not passed: the "
@@ -135,17 +134,17 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], HasImplicitState):
 
 
 class FiringOperator(WindowOperator):
-    """Base of the operators with a trigger that is known: it need not be asked.
+    """Base of the operators whose trigger has a known effect, so that it is never called.
 
     Args:
         assigner: The windows.
-        firing: When they fire.
-        others: Those of `WindowOperator`.
+        firing: The effect of their trigger.
+        arguments: Arguments of `WindowOperator`.
     """
 
-    def __init__(self, assigner: WindowAssigner, firing: Firing, *others: Any) -> None:
-        super().__init__(assigner, *others)
-        # The watermark of a window's last millisecond says that all of it has come; the time itself that some may come.
+    def __init__(self, assigner: WindowAssigner, firing: Firing, *arguments: Any) -> None:
+        super().__init__(assigner, *arguments)
+        # At the watermark of a window's last millisecond the window is complete; at that processing time it is not yet.
         self._before_ms = 1 if self._is_event else 0
         self._firing = firing
         self._removal_is_end = firing.on_time is not None and not self._lateness_ms
@@ -158,7 +157,7 @@ class FiringOperator(WindowOperator):
             )
 
     def _has_passed(self, end_ms: int, ctx: KeyedProcessFunction.Context) -> bool:
-        """Whether the timer of that end has fired already."""
+        """True if the timer of that end has fired already."""
         return end_ms - self._before_ms <= (
             ctx.current_watermark() if self._is_event else ctx.current_processing_time()
         )
@@ -172,7 +171,7 @@ class FiringOperator(WindowOperator):
             _register(ctx, self._domain, end_ms - self._before_ms + self._lateness_ms)
 
     def _completes(self, window: int, end_ms: int, ctx: KeyedProcessFunction.Context) -> bool:
-        """Whether the window fires because of an element that it has got."""
+        """True if the element that was just added makes the window fire."""
         if self._firing.on_time is TimeDomain.EVENT_TIME:
             return end_ms - 1 <= ctx.current_watermark()
         return self._firing.count is not None and self._count(window, self._firing.count)
@@ -186,15 +185,15 @@ class FiringOperator(WindowOperator):
         return True
 
     def _fire(self, low: int, high: int, window: Any, ctx: KeyedProcessFunction.Context, out: list[Any]) -> None:
-        """Give out what the panes `low <= pane < high` hold."""
-        held = self._contents.read(low, high)
-        if held:
-            self._emission.emit(low, window, held, ctx, out)
+        """Emit the contents of the panes `low <= pane < high`."""
+        contents = self._contents.read(low, high)
+        if contents:
+            self._emission.emit(low, window, contents, ctx, out)
             if self._firing.purges:
                 self._contents.remove(low, high)
 
-    def _end(self, low: int, window: Any, ctx: KeyedProcessFunction.Context) -> None:
-        """What is removed together with a window's contents."""
+    def _clear(self, low: int, window: Any, ctx: KeyedProcessFunction.Context) -> None:
+        """Remove the window's other state, besides its contents."""
         self._emission.clear(low, window, ctx)
         if self._firing.count is not None:
             self._counts.remove(low)
@@ -230,17 +229,17 @@ class FixedWindowOperator(FiringOperator):
             self._fire(start, start + size_ms, TimeWindow(start, start + size_ms), ctx, out)
         start -= self._lateness_ms
         if domain is self._domain and self._assigner.is_start(start):
-            # Later windows need what begins at the next slide or after it.
+            # Later windows need the panes from the next slide on.
             self._contents.remove(start, start + min(size_ms, self._assigner.slide_ms))
-            self._end(start, TimeWindow(start, start + size_ms), ctx)
+            self._clear(start, TimeWindow(start, start + size_ms), ctx)
         return out
 
     def _register(self, pane: int, live: list[int], ctx: KeyedProcessFunction.Context) -> None:
-        """Timers of the windows that get their first pane."""
+        """Register timers of the windows that get their first pane."""
         size_ms = self._assigner.size_ms
-        others = [other for other in self._contents.panes() if other != pane] if self._shares else []
+        other_panes = [other for other in self._contents.panes() if other != pane] if self._shares else []
         for start in live:
-            if any(start <= other < start + size_ms for other in others):
+            if any(start <= other < start + size_ms for other in other_panes):
                 continue
             if not self._has_passed(start + size_ms, ctx):
                 self._register_end(start + size_ms, ctx)
@@ -275,16 +274,16 @@ class SessionWindowOperator(FiringOperator):
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
         time_ms = self._time_of(ctx)
-        found, start, end = joined(self._sessions.items(), time_ms, time_ms + self._gap(value))
+        merged, start, end = joined(self._sessions.items(), time_ms, time_ms + self._gap(value))
         if self._is_late(end, ctx):
             return self._late(value, time_ms, ctx)
-        if found != [(start, end)]:
-            self._replace(found, start, end)
+        if merged != [(start, end)]:
+            self._replace(merged, start, end)
         self._contents.add(self._contents.session_pane(start, time_ms), value)
         passed = self._has_passed(end, ctx)
-        if not passed and all(self._has_passed(item[1], ctx) for item in found):
+        if not passed and all(self._has_passed(item[1], ctx) for item in merged):
             self._register_end(end, ctx)
-        if not found:
+        if not merged:
             self._register_removal(end, ctx)
         out: list[Any] = []
         if self._completes(start, end, ctx):
@@ -306,21 +305,21 @@ class SessionWindowOperator(FiringOperator):
                 else:
                     self._contents.remove(start, end)
                     self._sessions.remove(start)
-                    self._end(start, TimeWindow(start, end), ctx)
+                    self._clear(start, TimeWindow(start, end), ctx)
         return out
 
     def _sessions_at(self, timer_ms: int) -> list[tuple[int, int]]:
-        """The session that a timer of its end, or of what was its end, is about."""
+        """The session of a timer, which was set for its present or a former end."""
         last_ms = timer_ms + self._before_ms - 1
         return [(start, end) for start, end in self._sessions.items() if start <= last_ms < end]
 
-    def _replace(self, found: list[tuple[int, int]], start: int, end: int) -> None:
-        """Let the sessions that were found be one."""
-        for old, _ in found:
+    def _replace(self, sessions: list[tuple[int, int]], start: int, end: int) -> None:
+        """Replace sessions by the one that they become."""
+        for old, _ in sessions:
             if old != start:
                 self._sessions.remove(old)
         self._sessions.put(start, end)
-        starts = [old for old, _ in found]
+        starts = [old for old, _ in sessions]
         if starts and starts != [start]:
             self._contents.merge_sessions(start, starts)
             if self._firing.count is not None:
@@ -335,18 +334,18 @@ class SessionWindowOperator(FiringOperator):
 
 
 def joined(sessions: Iterable[tuple[int, int]], start: int, end: int) -> tuple[list[tuple[int, int]], int, int]:
-    """The sessions that one from `start` to `end` joins, ascending, and begin and end of what they become together.
+    """The sessions that one from `start` to `end` joins, ascending, and begin and end of the resulting session.
 
     As in Flink, sessions that only touch are one.
     """
-    found = sorted(item for item in sessions if item[0] <= end and item[1] >= start)
-    if found:
-        start, end = min(start, found[0][0]), max(end, *(item[1] for item in found))
-    return found, start, end
+    touching = sorted(item for item in sessions if item[0] <= end and item[1] >= start)
+    if touching:
+        start, end = min(start, touching[0][0]), max(end, *(item[1] for item in touching))
+    return touching, start, end
 
 
 def _register(ctx: KeyedProcessFunction.Context, domain: TimeDomain, time_ms: int) -> None:
-    """A timer, unless it is beyond all times."""
+    """Register a timer, unless it is beyond all times."""
     if time_ms >= TIME_MAX_MS:
         return
     if domain is TimeDomain.EVENT_TIME:

@@ -1,7 +1,7 @@
-"""`Trigger`: says when a window gives out what it holds; PyFlink's interface, for triggers of one's own.
+"""`Trigger`: decides when a window fires (PyFlink's interface, which users can implement); and its context.
 
-A trigger keeps nothing in its fields: it is pickled and serves all keys. What it has to remember is state of the key
-and the window (`get_partitioned_state`), and it removes it, and its timers, in `clear`.
+A trigger is pickled and serves all keys, so its fields hold no state. State of a key and a window comes from
+`get_partitioned_state`; the trigger removes it, and its timers, in `clear`.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ W = TypeVar("W")
 
 
 class TriggerResult(Enum):
-    """What becomes of a window: (is given out, is emptied)."""
+    """The decision about a window: (is fired, is purged)."""
 
     CONTINUE = (False, False)
     """Nothing."""
     FIRE_AND_PURGE = (True, True)
-    """What it holds is given out and removed."""
+    """Its contents are emitted and removed."""
     FIRE = (True, False)
-    """What it holds is given out."""
+    """Its contents are emitted."""
     PURGE = (False, True)
-    """What it holds is removed."""
+    """Its contents are removed."""
 
     def is_fire(self) -> bool:
-        """Whether what the window holds is given out."""
+        """True if the window's contents are emitted."""
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Whether what the window holds is removed."""
+        """True if the window's contents are removed."""
         return self.value[1]
 
 
 class Trigger(ABC, Generic[T, W]):
-    """When windows fire. A window that holds nothing gives nothing out."""
+    """Decides when windows fire. An empty window emits nothing."""
 
     class TriggerContext(ABC):
         """About the key and window of the call; valid only during the call, the same object every time.
@@ -69,11 +69,11 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def register_processing_time_timer(self, time: int) -> None:
-            """Let `on_processing_time` be called. Raises `InvalidRequestError` for no time, as the next three."""
+            """Set a timer for `on_processing_time`. Raises `InvalidRequestError` for no time, as the next three."""
 
         @abstractmethod
         def register_event_time_timer(self, time: int) -> None:
-            """Let `on_event_time` be called."""
+            """Set a timer for `on_event_time`."""
 
         @abstractmethod
         def delete_processing_time_timer(self, time: int) -> None:
@@ -88,11 +88,11 @@ class Trigger(ABC, Generic[T, W]):
             """State of this key and window: a handle of the descriptor's kind."""
 
     class OnMergeContext(TriggerContext):
-        """About a window that others have become."""
+        """About a window into which others merge."""
 
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Let the window have what the others held in this state: a list, reducing or aggregating state.
+            """Merge this state of the other windows into that of the window: a list, reducing or aggregating state.
 
             Raises:
                 InvalidRequestError: A state of another kind, which cannot be merged.
@@ -100,7 +100,7 @@ class Trigger(ABC, Generic[T, W]):
 
     @abstractmethod
     def on_element(self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """An element has come into the window.
+        """Called for each element that is added to the window.
 
         Args:
             element: The element.
@@ -111,23 +111,23 @@ class Trigger(ABC, Generic[T, W]):
 
     @abstractmethod
     def on_processing_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """A timer of processing time fires."""
+        """Called when a timer of processing time fires."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """A timer of event time fires; so it does once when a window of event time is removed."""
+        """Called when a timer of event time fires, and once when a window of event time is removed."""
 
     def can_merge(self) -> bool:
-        """Whether the trigger can be that of sessions, which merge."""
+        """True if the trigger supports sessions, which merge."""
         return False
 
     @abstractmethod
     def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
-        """Windows have become this one: several, or one that is longer now; `clear` is called for the old ones then."""
+        """Called when several windows, or one that has grown, become this one; `clear` follows for the old ones."""
 
     @abstractmethod
     def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
-        """The window is removed: remove what the trigger keeps of it, timers included."""
+        """Called when the window is removed: remove the trigger's state of it, timers included."""
 
 
 TRIGGER_STATE: Final = "window-trigger"
@@ -135,7 +135,7 @@ TRIGGER_STATE: Final = "window-trigger"
 
 
 class WindowTriggerContext(Trigger.OnMergeContext):
-    """The context that is reused for all windows."""
+    """The one context for all windows."""
 
     def __init__(self, runtime_context: RuntimeContext) -> None:
         self._states = NamespacedStateStore(runtime_context, TRIGGER_STATE)
@@ -152,13 +152,13 @@ class WindowTriggerContext(Trigger.OnMergeContext):
         removal: tuple[TimeDomain, int | None],
         merged: Sequence[int] = (),
     ) -> WindowTriggerContext:
-        """The context itself, now about this window.
+        """The context, set to this window.
 
         Args:
-            namespace: Of the window.
-            ctx: Of the call.
-            removal: The timer of the window's removal, which is not the trigger's to delete; None: there is none.
-            merged: While windows merge: namespaces of those that it is made of.
+            namespace: The window's.
+            ctx: The call's.
+            removal: The timer of the window's removal, which the trigger cannot delete; None: there is none.
+            merged: While windows merge: namespaces of those that become this one.
         """
         self._states.namespace = namespace
         self._removal = removal
@@ -191,12 +191,12 @@ class WindowTriggerContext(Trigger.OnMergeContext):
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         try:
-            named = state_descriptor.kind, state_descriptor.name
+            kind_and_name = state_descriptor.kind, state_descriptor.name
         except AttributeError:
             raise InvalidRequestError(f"{state_descriptor!r} describes no state") from None
-        handle = self._handles.get(named)
+        handle = self._handles.get(kind_and_name)
         if handle is None:
-            handle = self._handles[named] = self._states.get_any_state(state_descriptor)
+            handle = self._handles[kind_and_name] = self._states.get_any_state(state_descriptor)
         return handle
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
@@ -204,5 +204,5 @@ class WindowTriggerContext(Trigger.OnMergeContext):
 
 
 def fires_at(time_ms: Any) -> Any:
-    """When a timer of processing time is due: as in Flink once that millisecond is over."""
+    """The time at which a timer of processing time is due: as in Flink once that millisecond is over."""
     return time_ms + 1 if isinstance(time_ms, int) and time_ms < TIME_MAX_MS else time_ms
