@@ -2,8 +2,8 @@
 
 A user's exception does not fail the task, which Spark would retry: the task ends without further rows and adds the
 error to an accumulator. The driver reads it before anything is committed (I3), and raises it. Without an operator after
-it the rows go to the sink from Spark's cache. Spark may lose cached rows and compute them again after the driver has read the
-accumulator. So in that case the error is also a row, and reading it fails.
+it the rows go to the sink from Spark's cache. Spark may lose cached rows and compute them again after the driver has
+read the accumulator. So in that case the error is also a row, and reading that row fails.
 """
 
 from __future__ import annotations
