@@ -57,16 +57,16 @@ def format_size_bytes(size_bytes: float) -> str:
 
 
 def option_duration(duration_ms: int) -> str:
-    """A duration exactly, as an option takes it: `10 min`."""
-    return _spelled(duration_ms, _MS, ("d", "h", "min", "s", "ms"))
+    """The exact duration in the form that an option takes: `10 min`."""
+    return _spell(duration_ms, _MS, ("d", "h", "min", "s", "ms"))
 
 
 def option_size(size_bytes: int) -> str:
-    """A size exactly, as an option takes it: `64 mb`."""
-    return _spelled(size_bytes, _BYTES, ("tb", "gb", "mb", "kb", "b"))
+    """The exact size in the form that an option takes: `64 mb`."""
+    return _spell(size_bytes, _BYTES, ("tb", "gb", "mb", "kb", "b"))
 
 
-def _spelled(amount: int, units: Mapping[str, int], names: tuple[str, ...]) -> str:
+def _spell(amount: int, units: Mapping[str, int], names: tuple[str, ...]) -> str:
     largest = next((name for name in names if amount and amount % units[name] == 0), names[-1])
     return f"{amount // units[largest]} {largest}"
 

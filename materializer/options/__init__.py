@@ -7,6 +7,7 @@ a misspelt key from one that it has no use for.
 |---|---|
 | `driver` | options that only the driver acts on |
 | `materializer_config` | `MaterializerConfig`, and the options that its fields declare |
+| `policy` | `MaterializePolicy`: triggers of a materialization, and the options that its fields declare |
 | `start` | options of a job's start from a checkpoint or savepoint |
 | `table` | `OPTIONS`: all options; a materializer's fields from `spark.varvite.*` keys |
 """

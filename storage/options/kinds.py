@@ -103,8 +103,8 @@ def read_text(value: Any) -> str:
 
 
 def _alternatives(words: Iterable[str]) -> str:
-    *others, last = (f"`{word}`" for word in words)
-    return f"{', '.join(others)} or {last}" if others else last
+    *first, last = (f"`{word}`" for word in words)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _boolean(value: Any) -> bool:
