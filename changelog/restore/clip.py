@@ -32,7 +32,7 @@ from varvite.changelog.working_stores.rocksdb.metadata import (
     VERSION_KEY,
     RegisteredState,
     StoreVersion,
-    marker,
+    new_marker,
 )
 from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
@@ -105,7 +105,7 @@ def open_clipped(
     try:
         _put(database, {VERSION_KEY: StoreVersion(at=ORIGIN, complete_from=_NEVER)}, base)
         _copy_rows(database, [snapshot for snapshot in filled if snapshot is not base], registry, own)
-        wanted = marker(operator, key_type, low, high)
+        wanted = new_marker(operator, key_type, low, high)
         _put(database, {MARKER_KEY: wanted, STATES_KEY: registry.states, VERSION_KEY: _version(clipped)})
         for snapshot in filled:
             shutil.rmtree(snapshot.directory, ignore_errors=True)

@@ -1,7 +1,7 @@
 """The contract of a working store: the confirmed state of one (operator, partition) on an executor.
 
-A store never sees what is pending (I4: that is the overlay in `varvite.changelog.keyed.backend`); it changes only by
-`apply`, which takes the whole net effect of one batch and the version that it leads to.
+A store never sees pending changes (I4: they are in the overlays of `varvite.changelog.keyed`); it changes only by
+`apply`, which takes the whole net effect of one batch and the version after it.
 
 Invariants: I4; I5 (`apply` is a function of the changes alone: no clock, no randomness, no order of calls between
 keys); I9 (a store may vanish at any time and is rebuilt from snapshot and log).
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 # `gc=False` as in `varvite.storage.format.records`: the driver gets one of each of thousands of partitions.
 class StoreSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """About how much a store holds; None: not known."""
+    """Approximate size of a store; None: not known."""
 
     rows: int | None
-    """Values, map entries of one key together, lists, timers: what the store counts as one."""
+    """Values, map entries (or maps), lists, timers: the store's unit of counting."""
     size_bytes: int | None
 
 
@@ -47,7 +47,7 @@ class ValueTable(Protocol):
         ...
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
-        """These keys will probably be read before the next `prefetch`: a store may read them at once. A hint."""
+        """Hint that these keys will probably be read before the next `prefetch`: a store may read them at once."""
         ...
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
@@ -96,12 +96,12 @@ class TimerTable(Protocol):
     def due(self, until_ms: int) -> Iterator[tuple[bytes, int]]:
         """(packed timer, key group) of all timers with `time_ms <= until_ms`, of all key groups, in order.
 
-        Costs what it gives and not what there is; valid until the next `apply`.
+        Costs by the due timers, not by all timers; valid until the next `apply`.
         """
         ...
 
     def contains(self, key_group: int, packed: bytes) -> bool:
-        """Whether there is this timer."""
+        """Is the timer set?"""
         ...
 
     def items(self) -> Iterator[tuple[int, bytes]]:
@@ -119,7 +119,7 @@ class WorkingStore(BatchFolder, Protocol):
 
     @property
     def schemas(self) -> tuple[StateSchema, ...]:
-        """The states that the store knows, in order of registration."""
+        """The registered states, in order of registration."""
         ...
 
     @property
@@ -128,29 +128,29 @@ class WorkingStore(BatchFolder, Protocol):
         ...
 
     def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
-        """Know a state, or a newer version of one. From now on its table reads and `apply` takes values of it.
+        """Register a state, or a newer version of one. From now on its table reads and `apply` takes values of it.
 
-        Until the next `apply` this is pending, see `revert`. Older versions are known already, as far as they matter.
+        Until the next `apply` this is pending (`revert`). An older version than the registered one changes nothing.
 
         Args:
             schema: Decided by `varvite.changelog.schema.history.change`, or read from the log.
-            migrate: What makes a stored form of this version from one of the version before, if the schema's history
-                does not say; the caller then puts every value of the state again with the next `apply`.
+            migrate: From a stored form of the version before to one of this version, if the schema's history has no
+                conversion; the caller then puts every value of the state again with the next `apply`.
 
         Raises:
-            IncompatibleError: the schema is no version of the known state: it has another kind or map key type, or
+            IncompatibleError: the schema is no version of the registered state: it has another kind or map key type, or
                 another value type at the same version; the message names the operator, the state and both schemas.
         """
         ...
 
     def revert(self) -> None:
-        """Forget what was registered since the last `apply` or `fold`; tables that were given out are dead."""
+        """Forget the registrations since the last `apply` or `fold`; tables from before must not be used any more."""
         ...
 
     def value_table(self, schema: StateSchema) -> ValueTable:
-        """The table of a value-like state at its newest version, registered if new; see `register` for errors.
+        """The table of a value-like state at its newest version, registered if new.
 
-        So do `map_table`, `list_table` and `timer_table`.
+        Raises as `register`; so do `map_table`, `list_table` and `timer_table`.
         """
         ...
 
@@ -173,43 +173,42 @@ class WorkingStore(BatchFolder, Protocol):
 
         Args:
             changes: Net effect of the batch at seq `version.seq` (list elements are ordered by that seq).
-            version: The commit that this leads to.
+            version: The commit of the batch.
             accepts: Rows of key groups that it refuses are skipped; None accepts all.
         """
         ...
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """These changes will probably be applied next, at this seq: a store may do the work ahead.
+        """Hint that these changes will probably be applied next, at this seq: a store may do the work ahead.
 
-        A hint that changes nothing that can be seen through this store and the tables that it gives from now on; tables
-        that were got before must not be used until the changes are applied. A following `apply` of other changes is
-        right as well.
+        It changes nothing that can be seen through the store and the tables that it returns from now on. Tables from
+        before must not be used until the changes are applied. An `apply` of other changes may follow as well.
         """
         ...
 
     def work_ahead(self) -> None:
-        """Nobody waits: a store may do some of what it has put off, before `prepare`. Nothing changes that can be seen.
+        """Do some postponed work while nobody waits, before `prepare`. Nothing changes that can be seen.
 
-        May be called at any time, or never: what must be done at last is done by `apply`.
+        May be called at any time, or never: `apply` does all work that must be done.
         """
         ...
 
     def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
-        """Remove some of what has expired; the state reads as before.
+        """Remove some of the expired values; the state reads as before.
 
         Args:
             now: The time of the confirmed state, or an earlier one.
-            activity: State name → what was done to it since it was last cleaned up, which bounds the work.
+            activity: State name → its uses since it was last cleaned up, which bounds the work.
 
         Returns:
-            How many values were removed.
+            The number of removed values.
         """
         ...
 
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
         """Write the whole confirmed state as a RocksDB snapshot into `directory`, which must not exist.
 
-        What has expired at `now`, the time of the confirmed state, may be left out.
+        Values that have expired at `now`, the time of the confirmed state, may be left out.
 
         The directory then holds SST files (immutable, named alike in later snapshots of the same store as long as
         they are unchanged), and the small files that RocksDB needs to open it.
@@ -217,7 +216,7 @@ class WorkingStore(BatchFolder, Protocol):
         ...
 
     def size_estimate(self) -> StoreSize | None:
-        """About how much the store holds, if that can be said without reading it; None if not."""
+        """Approximate size of the store, if it is known without reading it; else None."""
         ...
 
     def close(self) -> None:
@@ -226,7 +225,7 @@ class WorkingStore(BatchFolder, Protocol):
 
 
 class StateActivity(NamedTuple):
-    """What was done to a state since it was last cleaned up."""
+    """The uses of a state since it was last cleaned up."""
 
     accesses: int = 0
     """Uses of its handles."""

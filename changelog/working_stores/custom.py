@@ -1,8 +1,8 @@
-"""Working stores that a user brings: finding the factory, checking what it makes, and filling it.
+"""Users' working stores: loading the factory, checking its stores, and filling them.
 
 The factory is named as `module:qualified.name`, so that a state worker can import it, and is called with a
-`StoreTarget` for each (operator, partition), in several processes and threads. It must answer with an empty
-`WorkingStore` at `ORIGIN`; `TableStore` is a base class for one.
+`StoreTarget` for each (operator, partition), in several processes and threads. It must return an empty `WorkingStore`
+at `ORIGIN`; `TableStore` is a base class for one.
 
 Invariants: I5 (a copied store holds exactly the rows of its source), I9.
 """
@@ -31,10 +31,10 @@ _METHODS: Final = (*_TABLES, "register", "revert", "apply", "fold", "prepare", "
 
 
 def open_custom_store(name: str, target: StoreTarget) -> WorkingStore:
-    """A new empty store from the factory of that name; what is in the target's directory is not touched.
+    """A new empty store from the factory of that name; the target's directory is left to the factory.
 
     Raises:
-        InvalidRequestError: the factory cannot be imported, fails, or makes something that is no empty working store.
+        InvalidRequestError: the factory cannot be imported, fails, or returns anything but an empty working store.
     """
     advice = "correct the factory, or its options"
     store: Any = call_named(name, "working store factory", advice, target, operator=target.operator)
@@ -48,7 +48,7 @@ def open_custom_store(name: str, target: StoreTarget) -> WorkingStore:
 
 
 def check_factory(name: str, options: dict[str, str]) -> None:
-    """Make a small store and close it, to find what is wrong before a job starts. Raises as `open_custom_store`."""
+    """Make a small store and close it, to find mistakes before a job starts. Raises as `open_custom_store`."""
     with TemporaryDirectory(prefix="varvite-") as scratch:
         directory = Path(scratch) / "store"
         key_type = "1:string"

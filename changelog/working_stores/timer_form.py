@@ -32,7 +32,7 @@ TIME_BYTES: Final = _TIME.size
 
 
 class Timer(NamedTuple):
-    """What names a timer within its state; equal to a plain tuple of the same values."""
+    """The name of a timer within its state; equal to a plain tuple of the same values."""
 
     time_ms: int
     """Milliseconds since 1970, may be negative."""

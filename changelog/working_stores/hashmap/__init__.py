@@ -1,1 +1,12 @@
-"""TODO: one paragraph, and a table of what each module owns."""
+"""The working store in memory, of Python dicts.
+
+Invariants: I5 (what is loaded lazily is what the restored store holds; cleanup removes only what no batch can see), I9
+(nothing is on disk), I10 (cleanup is bounded by the accesses).
+
+| module | owns |
+|---|---|
+| `store` | the store |
+| `tables` | tables of values, maps and lists |
+| `lazy_groups` | key groups that are loaded at their first access |
+| `cleanup` | incremental cleanup of expired values |
+"""

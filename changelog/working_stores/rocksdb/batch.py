@@ -1,10 +1,10 @@
-"""From the changes of one or several batches to the rows that they leave in RocksDB.
+"""`RowBuilder`: the rows in RocksDB of the changes of one or several batches.
 
-The rows are gathered in a dict, so that of several changes of one row only the last is written, and are written in
+The rows are gathered in a dict, so that of several changes of one row only the last is written. They are written in
 order of key, which makes the insertion into the memtable several times faster.
 
 Invariants: I5 (the rows depend on the changes and on the confirmed state alone; a list element's position is its row
-number among the batch's accepted rows of that state, so the parts of a batch give what the whole gives).
+number among the batch's accepted rows of that state, so the parts of a batch make the same rows as the whole).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Prefixes(dict[int, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class StateForm:
-    """All that it takes to turn stored forms of one state into rows."""
+    """The encoding of one state's stored forms as rows."""
 
     schema: StateSchema
     prefixes: Prefixes
@@ -94,7 +94,7 @@ class StateForm:
 
 @dataclass(slots=True)
 class RecentRows:
-    """What batches set in one value-like state."""
+    """The changes of one value-like state."""
 
     values: dict[Any, Any] = field(default_factory=dict[Any, Any])
     """Key → stored value, or None if deleted."""
@@ -109,9 +109,9 @@ class RowBuilder:
     Args:
         form_of: The form of a state by its schema (registers a new one).
         scan: Rows of the confirmed state with `start <= key < end`.
-        cleared_later: Names of states in which a CLEAR may meet rows of an earlier `StateChanges` given to `add`.
-        remembers: Whether `recent` is filled; if not, it only names the value-like states, and values may be anything
-            that `to_wire` takes.
+        cleared_later: Names of states in which a CLEAR may meet rows of an earlier `StateChanges` of `add`.
+        remembers: Fill `recent`; if not, it only names the value-like states, and values may be any input of
+            `to_wire`.
         by_column: Names of states whose changes are all taken as columns (`states_by_column`).
     """
 
@@ -123,33 +123,33 @@ class RowBuilder:
     rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
     """Key → value; None: delete."""
     recent: dict[StateVersion, RecentRows] = field(default_factory=dict["StateVersion", RecentRows])
-    """By name and schema version of the value-like states."""
+    """Changes by name and schema version of the value-like states."""
     first_timers: dict[str, dict[int, bytes]] = field(default_factory=dict[str, "dict[int, bytes]"])
     """Name of a timer state → key group → the first of the timers that were set."""
     _columns: dict[str, ColumnRows] = field(default_factory=dict[str, ColumnRows])
-    """Of the states in `by_column`."""
-    _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
+    """Rows of the states in `by_column`."""
+    _rows_of_key: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
     """Start of a key's rows → rows put for it here; only of the states in `cleared_later`."""
 
     def add(self, batch: Batch) -> None:
-        """Take over the changes of one batch; batches in order."""
+        """Add the changes of one batch; batches in order."""
         positions: dict[str, int] = {} if batch.positions is None else batch.positions
         for change in batch.changes:
             form = self.form_of(change.schema)
-            chosen = change if batch.accepts is None else change.accepted(batch.accepts)
+            accepted = change if batch.accepts is None else change.accepted(batch.accepts)
             first = positions.get(change.schema.name, 0)
             if change.schema.kind == LIST:
-                positions[change.schema.name] = first + len(chosen)
-            if isinstance(chosen, DecodedChanges) and change.schema.name in self.by_column:
-                self._add_columns(form, chosen, batch.seq, first)
+                positions[change.schema.name] = first + len(accepted)
+            if isinstance(accepted, DecodedChanges) and change.schema.name in self.by_column:
+                self._add_columns(form, accepted, batch.seq, first)
             elif change.schema.kind == LIST:
-                self._add_list(form, chosen, batch.seq, first)
+                self._add_list(form, accepted, batch.seq, first)
             elif change.schema.kind == MAP:
-                self._add_map(form, chosen)
+                self._add_map(form, accepted)
             elif change.schema.kind == TIMERS:
-                self._add_timers(form, chosen)
+                self._add_timers(form, accepted)
             else:
-                self._add_values(form, chosen)
+                self._add_values(form, accepted)
 
     def write_batch(self) -> WriteBatch:
         """The rows as a write batch."""
@@ -176,7 +176,7 @@ class RowBuilder:
         if form.schema.kind in VALUE_LIKE:
             self.recent.setdefault((name, form.schema.version), RecentRows())
         if form.schema.kind == TIMERS and name not in self.first_timers:
-            # Any may be the first; the next look for due ones finds it.
+            # Any may be the first; the next search for due ones finds it.
             self.first_timers[name] = dict.fromkeys(form.prefixes, b"")
 
     def _add_values(self, form: StateForm, change: StateChanges) -> None:
@@ -192,7 +192,7 @@ class RowBuilder:
         recent = self.recent.setdefault((form.schema.name, form.schema.version), RecentRows())
         if not self.remembers:
             return
-        # The value of a DELETE row is None, which is what the recent values say of a key that has none.
+        # The value of a DELETE row is None, and so is the recent value of a key that has none.
         recent.values.update(zip(change.keys, change.values, strict=True))
         recent.wire_bytes += sum(map(len, starts)) + sum(map(len, filter(None, encoded)))
 
@@ -200,9 +200,9 @@ class RowBuilder:
         if form.map_key is None or change.map_keys is None:
             raise InvariantError(f"changes of map state {form.schema.name!r} have no map keys")
         rows, to_map_key, to_value = self.rows, form.map_key.to_wire, form.value.to_wire
-        own = self._own if form.schema.name in self.cleared_later else None
+        rows_of_key = self._rows_of_key if form.schema.name in self.cleared_later else None
         prefixes, to_key, head = form.prefixes, key_writer(form.key), form.head
-        if change.ops is None and own is None:  # as most changes are
+        if change.ops is None and rows_of_key is None:  # the common case
             names = zip(change.key_groups, change.keys, change.map_keys, strict=True)
             puts = [prefixes[group] + to_key(key) + to_map_key(map_key) for group, key, map_key in names]
             values = [head if value is None else head + to_value(value) for value in change.values]
@@ -220,12 +220,12 @@ class RowBuilder:
                 rows[row] = None
             else:
                 rows[row] = head if value is None else head + to_value(value)
-                if own is not None:
-                    own.setdefault(start, []).append(row)
+                if rows_of_key is not None:
+                    rows_of_key.setdefault(start, []).append(row)
 
     def _add_list(self, form: StateForm, change: StateChanges, seq: int, first: int) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
-        own = self._own if form.schema.name in self.cleared_later else None
+        rows_of_key = self._rows_of_key if form.schema.name in self.cleared_later else None
         head = form.head
         ops = change.ops or bytes((Op.APPEND,)) * len(change)
         cells = zip(change.key_groups, change.keys, change.values, ops, strict=True)
@@ -236,8 +236,8 @@ class RowBuilder:
                 continue
             row = start + element(seq, position)
             rows[row] = head + to_value(value)
-            if own is not None:
-                own.setdefault(start, []).append(row)
+            if rows_of_key is not None:
+                rows_of_key.setdefault(start, []).append(row)
 
     def _add_timers(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, pack = self.rows, form.prefixes, TimerForm(form.key, form.namespace).pack
@@ -257,7 +257,7 @@ class RowBuilder:
     def _clear(self, start: bytes) -> None:
         """Delete every row that begins with `start`: the confirmed ones and the ones put here."""
         rows = self.rows
-        for row in self._own.pop(start, ()):
+        for row in self._rows_of_key.pop(start, ()):
             rows[row] = None
         for row, _ in self.scan(start, successor(start)):
             rows[row] = None
@@ -265,7 +265,7 @@ class RowBuilder:
 
 @dataclass(frozen=True, slots=True)
 class PreparedBatch:
-    """A write batch that was made ahead, and for what."""
+    """A write batch that was made ahead, and its changes."""
 
     changes: tuple[StateChanges, ...]
     seq: int
@@ -283,9 +283,9 @@ def _order(keys: list[bytes]) -> list[int]:
 def cleared_later(changes: Iterable[StateChanges]) -> frozenset[str]:
     """The states in which a CLEAR may meet rows of an earlier one of these changes."""
     seen: set[str] = set()
-    found: set[str] = set()
+    cleared: set[str] = set()
     for change in changes:
         if change.schema.name in seen and change.ops is not None and Op.CLEAR in change.ops:
-            found.add(change.schema.name)
+            cleared.add(change.schema.name)
         seen.add(change.schema.name)
-    return frozenset(found)
+    return frozenset(cleared)

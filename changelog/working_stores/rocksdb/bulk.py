@@ -1,9 +1,9 @@
-"""Building RocksDB directories from sorted rows: SST files are written one after the other and ingested at once.
+"""RocksDB directories from sorted rows: SST files are written one after the other and ingested at once.
 
-Three times faster than write batches, and without compaction debt: `write_table_snapshot` is how a hashmap store writes
-its snapshot, `SstBuilder` is also how rows of several directories are put together (`varvite.changelog.restore.clip`).
+Three times faster than write batches, and without compaction debt. `write_table_snapshot` writes the snapshots of other
+stores, `SstBuilder` also joins rows of several directories (`varvite.changelog.restore.clip`).
 
-Invariants: I5 (a snapshot holds exactly the rows that it is given), I10 (one state of one key group in memory at once).
+Invariants: I5 (a snapshot holds exactly the rows of its tables), I10 (one state of one key group in memory at once).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from varvite.changelog.working_stores.rocksdb.metadata import (
     VERSION_KEY,
     RegisteredState,
     StoreVersion,
-    marker,
+    new_marker,
 )
 from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options
 from varvite.storage.errors import InvalidRequestError, InvariantError
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import Link, StateSchema
 
 TableRows: TypeAlias = "Iterable[tuple[Any, ...]]"
-"""What the `items()` of a table gives, key groups ascending, keys in any order; stored forms:
+"""The `items()` of a table, key groups ascending, keys in any order; stored forms:
 value-like (key group, key, value); map (key group, key, map key, value or None); list (key group, key, elements);
 timers (key group, packed timer)."""
 
 SEQ_OF_COPIES: Final = 0
-"""Seq of list elements whose own seq is not known; below that of every batch, so that appended ones come after."""
+"""Seq of list elements from stores that keep none; below that of every batch, so that appended elements come after."""
 _CHECK_EVERY: Final = 1024
 
 
@@ -100,11 +100,11 @@ def write_table_snapshot(
 ) -> None:
     """Write a RocksDB snapshot of these tables into `directory`, which must not exist (its parent must).
 
-    This is what `WorkingStore.write_snapshot` does in a store that is not RocksDB. The result is a directory that
-    `RocksDBStore.open` opens, with files as `varvite.changelog.restore.files` describes them.
+    `WorkingStore.write_snapshot` of stores that are not RocksDB calls it. The result is a directory for
+    `RocksDBStore.open`, with files as `varvite.changelog.restore.files` describes them.
 
     Args:
-        directory: Where to.
+        directory: Of the snapshot.
         operator: The operator's uid.
         key_type: Type string of its keys.
         low: First key group, inclusive.
@@ -117,14 +117,14 @@ def write_table_snapshot(
     if directory.exists():
         raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
     states = tuple(RegisteredState(id=i, schema=schema) for i, (schema, _) in enumerate(tables))
-    own = options or RocksDBOptions()
-    database = Database(directory, own, create=True)
+    options = options or RocksDBOptions()
+    database = Database(directory, options, create=True)
     try:
-        builder = SstBuilder(directory, own)
+        builder = SstBuilder(directory, options)
         for key, value in _all_rows(states, [rows for _, rows in tables], key_type, range(low, high)):
             builder.add(key, value)
         builder.finish()  # in a file of their own, so that no file of rows has to be rewritten with them
-        builder.add(MARKER_KEY, msgspec.json.encode(marker(operator, key_type, low, high)))
+        builder.add(MARKER_KEY, msgspec.json.encode(new_marker(operator, key_type, low, high)))
         builder.add(STATES_KEY, msgspec.json.encode(states))
         builder.add(VERSION_KEY, msgspec.json.encode(StoreVersion(at=version)))
         builder.finish()
@@ -170,9 +170,9 @@ def _row_encoder(
 
     def elements(start: bytes, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[bytes, bytes]]:
         for _, key, stored in rows:
-            own = start + to_key(key)
+            start_of_key = start + to_key(key)
             for position, value in enumerate(stored):
-                yield own + element(SEQ_OF_COPIES, position), head + to_value(value)
+                yield start_of_key + element(SEQ_OF_COPIES, position), head + to_value(value)
 
     def timers(start: bytes, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[bytes, bytes]]:
         for _, packed in rows:

@@ -1,9 +1,9 @@
-"""From the columns of a replayed log to rows of RocksDB, without objects for what does not become a row.
+"""Rows of RocksDB from the columns of a replayed log, without a Python object per change.
 
 Keys and values are made as binary columns. Of several rows of a cell only the last is kept, and the rows are put in
-order of key, as `varvite.changelog.working_stores.rocksdb.batch` does with those that it makes one by one.
+order of key, as in `varvite.changelog.working_stores.rocksdb.batch`, which makes rows one by one.
 
-Invariants: I5 (the rows are those that `RowBuilder` makes of the lists of the same changes, in the same order).
+Invariants: I5 (the rows are those of `RowBuilder` for the lists of the same changes, in the same order).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from varvite.changelog.working_stores.rocksdb.batch import StateForm
 
 ROWS_MIN: Final = 256
-"""Fewer rows of a state are made sooner one by one."""
+"""Fewer rows of a state are made faster one by one."""
 _ELEMENT: Final = "element"
 _ARROW: Final[Any] = pa
 
@@ -47,19 +47,19 @@ _ARROW: Final[Any] = pa
 def states_by_column(batches: Iterable[Batch]) -> frozenset[str]:
     """The states whose changes in these batches, which are written together, may all be taken as columns."""
     rows: dict[str, int] = {}
-    others: set[str] = set()
+    without_columns: set[str] = set()
     for batch in batches:
         for change in batch.changes:
             if not len(change):
                 continue
             rows[change.schema.name] = rows.get(change.schema.name, 0) + len(change)
             if batch.accepts is not None or not _has_plain_columns(change):
-                others.add(change.schema.name)
-    return frozenset(name for name, count in rows.items() if count >= ROWS_MIN and name not in others)
+                without_columns.add(change.schema.name)
+    return frozenset(name for name, count in rows.items() if count >= ROWS_MIN and name not in without_columns)
 
 
 def _has_plain_columns(change: StateChanges) -> bool:
-    """Whether these are columns of which each row stands for itself, so that nothing is cleared."""
+    """Are these columns whose rows are independent, so that nothing is cleared?"""
     if not isinstance(change, DecodedChanges):
         return False
     return change.schema.kind not in (MAP, LIST) or change.ops is None or Op.CLEAR not in change.ops
@@ -79,12 +79,12 @@ class ColumnRows:
         self._added: list[_Added] = []
 
     def add(self, form: StateForm, change: DecodedChanges, seq: int, first: int) -> None:
-        """Take over changes; later ones replace what earlier ones left.
+        """Add changes; later rows replace earlier ones.
 
         Args:
-            form: Of the state, at the version of these changes.
-            change: What was changed.
-            seq: Of the batch.
+            form: The state's, at the version of these changes.
+            change: The changes.
+            seq: The batch's.
             first: Position of the first row among the batch's rows of a list state.
         """
         self._added.append(_Added(form, change, seq, first))
@@ -134,9 +134,9 @@ def _keys(form: StateForm, columns: dict[str, Column]) -> Column:
 
 def _prefixes(form: StateForm, key_groups: Column) -> Column:
     """The bytes that begin the row of each key group."""
-    found: list[int] = pc.unique(key_groups).to_pylist()
-    table = np.zeros((max(found) + 1, len(form.prefixes[found[0]])), np.uint8)
-    for key_group in found:
+    groups: list[int] = pc.unique(key_groups).to_pylist()
+    table = np.zeros((max(groups) + 1, len(form.prefixes[groups[0]])), np.uint8)
+    for key_group in groups:
         table[key_group] = np.frombuffer(form.prefixes[key_group], np.uint8)
     return fixed_width(table[key_groups.to_numpy()])
 
@@ -155,12 +155,12 @@ def _values(form: StateForm, columns: dict[str, Column]) -> Column:
 
 def _together(added: Sequence[_Added]) -> dict[str, Column]:
     """The columns of changes of one schema; of a list state also the end of each row's key."""
-    names = dict.fromkeys(name for one in added for name in one.change.columns)
-    columns = {name: _concat([_column(one.change, name) for one in added]) for name in names}
+    names = dict.fromkeys(name for item in added for name in item.change.columns)
+    columns = {name: _concat([_column(item.change, name) for item in added]) for name in names}
     if added[0].change.schema.kind == LIST:
         columns[_ELEMENT] = element_wires(
-            np.concatenate([np.full(len(one.change), one.seq, np.uint64) for one in added]),
-            np.concatenate([np.arange(one.first, one.first + len(one.change), dtype=np.uint32) for one in added]),
+            np.concatenate([np.full(len(item.change), item.seq, np.uint64) for item in added]),
+            np.concatenate([np.arange(item.first, item.first + len(item.change), dtype=np.uint32) for item in added]),
         )
     return columns
 

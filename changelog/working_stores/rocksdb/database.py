@@ -1,8 +1,8 @@
 """One RocksDB directory: rocksdict in raw mode, without write-ahead log, with varvite's errors.
 
-Without the log a crash loses the memtables, oldest data last: a database has one column family, a write batch goes into
-one memtable as a whole, and memtables reach the disk in order. So a reopened directory holds the state after *some*
-write batch, never a part of one (I9; local recovery).
+Without the log a crash loses the memtables, the newest data first: a database has one column family, a write batch goes
+into one memtable as a whole, and memtables reach the disk in order. So a reopened directory holds the state after
+*some* write batch, never a part of one (I9; local recovery).
 
 Invariants: I8 (a damaged block is an error, never a missing row. rocksdict's `items()` ends silently at one, so scans
 use the iterator that has a status).
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 BATCHES_PER_COMPACTION: Final = 8
 _TRIGGER: Final = "level0_file_num_compaction_trigger"
 _OPENED_EXTRA: Final = 1 << 20
-"""More flushed files than there are, so that nothing is compacted before these are counted."""
+"""More flushed files than any database has, so that nothing is compacted before they are counted."""
 _COMPACTION_TRIGGER: Final = level0_files(0)[_TRIGGER]
 _POLL_S: Final = 0.01
 _CLOCK: Final = SystemClock()
-"""RocksDB's threads go by no other."""
+"""The only clock that RocksDB's threads follow."""
 _LOCKED: Final = ("lock hold by current process", "While lock file", "No locks available")
 
 
@@ -65,18 +65,19 @@ class Database:
         """
         self.directory = directory
         self.level_size_bytes: Final = options.level_base_size_bytes
-        """See `RocksDBOptions`: a larger database has levels between the flushed files and the lowest level."""
+        """A larger database has levels between the flushed files and the lowest level (`RocksDBOptions`)."""
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         try:
             opened = replace(options, level0_files_extra=options.level0_files_extra + _OPENED_EXTRA)
-            made = rocksdict_options(opened, create=create)
-            # Without the column family rocksdict would take the options that were stored when it was open last.
-            self._rdict = Rdict(str(directory), made, column_families={"default": made}, access_type=access)
+            raw_options = rocksdict_options(opened, create=create)
+            # Without the column family rocksdict would use the options that the database stored last time.
+            families = {"default": raw_options}
+            self._rdict = Rdict(str(directory), raw_options, column_families=families, access_type=access)
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
         self._extra, self._tolerated, self._calls = options.level0_files_extra, 0, 0
         if not read_only:
-            self._tolerate_files_found()
+            self._tolerate_existing_files()
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True  # pyright: ignore[reportAttributeAccessIssue] - a property, not a method
         # Batches are sorted by key; the hint then makes each insert a step from the last one (six times faster).
@@ -108,7 +109,7 @@ class Database:
             raise rocksdb_error(error, self.directory) from error
 
     def count_estimate(self) -> int:
-        """About how many rows there are."""
+        """Approximate number of rows."""
         return self._rdict.property_int_value("rocksdb.estimate-num-keys") or 0
 
     def write(self, batch: WriteBatch) -> None:
@@ -119,7 +120,7 @@ class Database:
             raise rocksdb_error(error, self.directory) from error
 
     def ingest(self, files: Sequence[Path]) -> None:
-        """Take SST files over, all of them or none; the files are moved.
+        """Add SST files to the database, all of them or none; the files are moved.
 
         Only after `flush`, if data was written: a crash would keep the files and lose the older rows.
         """
@@ -138,7 +139,7 @@ class Database:
             raise rocksdb_error(error, self.directory) from error
 
     def live_bytes_estimate(self) -> int:
-        """About how many bytes of files are not overwritten or deleted; too few while nothing was compacted yet."""
+        """Approximate bytes of files that are not overwritten or deleted; too few before the first compaction."""
         return self._rdict.property_int_value("rocksdb.estimate-live-data-size") or 0
 
     def files(self) -> list[SstFile]:
@@ -149,14 +150,14 @@ class Database:
         ]
 
     def compact_as_usual(self) -> None:
-        """End `RocksDBOptions.level0_files_extra`; what waits is compacted in the background."""
+        """End `RocksDBOptions.level0_files_extra`; waiting files are compacted in the background."""
         self._extra = 0
         self._tolerate_level0_files()
 
-    def compact_by_and_by(self) -> None:
-        """Called after each batch: have some of the flushed files compacted that there were at the beginning.
+    def compact_some(self) -> None:
+        """Called after each batch: have some of the flushed files compacted that were there when it was opened.
 
-        Every `BATCHES_PER_COMPACTION` times those of one cluster (`varvite.changelog.working_stores.rocksdb.overlap`).
+        Every `BATCHES_PER_COMPACTION` calls those of one cluster (`varvite.changelog.working_stores.rocksdb.overlap`).
         """
         self._calls += 1
         if not self._tolerated or self._calls % BATCHES_PER_COMPACTION:
@@ -165,7 +166,7 @@ class Database:
         self._tolerate_level0_files()
 
     def compact(self, spans: Iterable[tuple[bytes, bytes]]) -> None:
-        """Rewrite the files with keys in one of the spans (both ends inclusive) without what was replaced or deleted.
+        """Rewrite the files with keys in one of the spans (both ends inclusive) without replaced or deleted rows.
 
         A flushed file that overlaps no other is moved to the lowest level as it is.
         """
@@ -186,19 +187,19 @@ class Database:
         self._tolerate_level0_files()
 
     def _is_compacting(self) -> bool:
-        """Whether RocksDB compacts, or will; not if it failed to, as on a full disk."""
+        """Does RocksDB compact, or will it? Not if it failed to, as on a full disk."""
         properties = ("rocksdb.compaction-pending", "rocksdb.num-running-compactions")
         failed = self._rdict.property_int_value("rocksdb.background-errors")
         return not failed and any(self._rdict.property_int_value(name) for name in properties)
 
-    def _tolerate_files_found(self) -> None:
-        """Let the flushed files be, of which a snapshot may have many, until as many as usual have come on top.
+    def _tolerate_existing_files(self) -> None:
+        """Leave the flushed files, of which a snapshot may have many, until the usual number of others are on top.
 
-        Otherwise all of the state would be compacted just when the first batches come. Nothing may be compacted before:
-        a compaction puts back, when it ends, the limits that were set when it began, and writes would wait for ever.
+        Otherwise all of the state would be compacted just as the first batches arrive. Nothing may be compacted before:
+        a compaction restores, when it ends, the limits that were set when it began, and writes would wait for ever.
         """
-        found = self._level0_files()
-        self._tolerated = found if found >= _COMPACTION_TRIGGER else 0
+        files = self._level0_files()
+        self._tolerated = files if files >= _COMPACTION_TRIGGER else 0
         self._tolerate_level0_files()
 
     def _level0_files(self) -> int:
@@ -222,7 +223,7 @@ class Database:
             raise rocksdb_error(error, self.directory) from error
 
     def close(self) -> None:
-        """Flush and release the directory; nothing happens if it is closed already."""
+        """Flush and release the directory; idempotent."""
         try:
             self._rdict.close()
         except DbClosedError:
@@ -232,7 +233,7 @@ class Database:
 
 
 def rocksdb_error(error: Exception, directory: Path) -> VarviteError:
-    """What an error of rocksdict means."""
+    """The varvite error of an error of rocksdict."""
     if isinstance(error, VarviteError):
         return error
     text, place = f"RocksDB in {directory}: {error}", str(directory)
@@ -242,7 +243,7 @@ def rocksdb_error(error: Exception, directory: Path) -> VarviteError:
         return DidNotHappenError(f"{text}; it is open elsewhere, wait until that process has ended", object_name=place)
     if str(error).startswith("Invalid argument"):
         return InvalidRequestError(f"{text}; correct the directory or the options", object_name=place)
-    # The second form is rocksdict's own, of what it does before RocksDB is asked.
+    # The second form is of rocksdict itself, before it calls RocksDB.
     if str(error).startswith("IO error") or "(os error " in str(error):
         full = "No space left on device" in str(error)
         advice = "the local disk is full: free space" if full else "check permissions and health of the local disk"

@@ -1,4 +1,4 @@
-"""How keyed state is laid out in RocksDB: keys and values as bytes (docs/reference/formats/rocksdb.md). Pure.
+"""The layout of keyed state in RocksDB: keys and values as bytes (docs/reference/formats/rocksdb.md). Pure.
 
 ```
 cell of a value-like state   key group (2) | state id (2) | wire(key)
@@ -65,10 +65,10 @@ def key_group_of(key: bytes) -> int:
 
 def successor(start: bytes) -> bytes:
     """The lowest key above every key that begins with `start`, which is not all FF."""
-    kept = start.rstrip(b"\xff")
-    if not kept:
+    head = start.rstrip(b"\xff")
+    if not head:
         raise InvariantError("nothing sorts after a key of FF bytes")
-    return kept[:-1] + bytes((kept[-1] + 1,))
+    return head[:-1] + bytes((head[-1] + 1,))
 
 
 def metadata_key(name: str) -> bytes:
@@ -92,7 +92,7 @@ def split_map_key(key: bytes) -> MapRow:
 
 
 def version_number(schema_version: int) -> int:
-    """What stands for a schema version in values; `varvite.changelog.schema.history` keeps those in use apart."""
+    """The number of a schema version in values; `varvite.changelog.schema.history` keeps those in use distinct."""
     return schema_version & VERSION_NUMBER_MAX
 
 

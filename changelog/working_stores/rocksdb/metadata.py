@@ -1,7 +1,7 @@
-"""The metadata that a RocksDB store keeps of itself: whose it is, which states it has, and at which version it is.
+"""The metadata of a RocksDB store: its operator and key groups, its states, and its version.
 
-Invariants: I5 (the version is in the same write batch as the data), I8 and I9 (a directory that is not what the caller
-thinks is never used: it is an error that says so).
+Invariants: I5 (the version is in the same write batch as the data), I8 and I9 (a directory of another operator, range
+or format is never used: it is an error).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 class StoreMarker(Record, frozen=True, kw_only=True):
-    """Whose state a directory holds; written when it is made."""
+    """Operator, key type and key groups of a directory; written when it is made."""
 
     magic: str
     format: int
@@ -38,15 +38,15 @@ class StoreMarker(Record, frozen=True, kw_only=True):
     high: int
     """Last key group, exclusive."""
 
-    def expect(self, wanted: StoreMarker, directory: str) -> None:
-        """Raises `IncompatibleError` unless the directory is for this operator, key type and key-group range."""
+    def check_equals(self, expected: StoreMarker, directory: str) -> None:
+        """Raise `IncompatibleError` unless the directory is for that operator, key type and key-group range."""
         for field in ("operator", "key_type", "low", "high"):
-            found, needed = getattr(self, field), getattr(wanted, field)
-            if found != needed:
+            stored, needed = getattr(self, field), getattr(expected, field)
+            if stored != needed:
                 raise IncompatibleError(
-                    f"the local state is of {field} {found!r}, not {needed!r}; remove the directory, the state is "
+                    f"the local state is of {field} {stored!r}, not {needed!r}; remove the directory, the state is "
                     "restored from storage",
-                    operator=wanted.operator,
+                    operator=expected.operator,
                     object_name=directory,
                 )
 
@@ -56,8 +56,8 @@ class StoreVersion(Record, frozen=True, kw_only=True):
 
     at: Link
     complete_from: int = 0
-    """While `at.seq` is below this, some key groups are newer than `at` (see `varvite.changelog.restore.clip`): the
-    directory is only good for the replay that is under way, and useless after a crash."""
+    """While `at.seq` is below this, some key groups are newer than `at` (`varvite.changelog.restore.clip`): the
+    directory is only good for the running replay, and useless after a crash."""
 
 
 class RegisteredState(Record, frozen=True, kw_only=True):
@@ -67,13 +67,13 @@ class RegisteredState(Record, frozen=True, kw_only=True):
     schema: StateSchema
 
 
-def marker(operator: str, key_type: str, low: int, high: int) -> StoreMarker:
+def new_marker(operator: str, key_type: str, low: int, high: int) -> StoreMarker:
     """The marker of a new directory."""
     return StoreMarker(magic=MAGIC, format=FORMAT, operator=operator, key_type=key_type, low=low, high=high)
 
 
 def read_marker(database: Database) -> StoreMarker | None:
-    """The marker, None if the database is empty (made, but nothing of it reached the disk).
+    """The marker; None if the database is empty (made, but nothing of it reached the disk).
 
     Raises `IncompatibleError` for another format, `CorruptDataError` for data without a marker.
     """
@@ -83,12 +83,12 @@ def read_marker(database: Database) -> StoreMarker | None:
         if next(database.scan(b"", b"\xff" * 64), None) is not None:
             raise CorruptDataError("varvite did not write this database; use another directory", object_name=directory)
         return None
-    found = _decode(data, dict[str, Any], "marker", directory)
-    if found.get("magic") != MAGIC:
+    fields = _decode(data, dict[str, Any], "marker", directory)
+    if fields.get("magic") != MAGIC:
         raise CorruptDataError("the marker of the store is not varvite's", object_name=directory)
-    if found.get("format") != FORMAT:
+    if fields.get("format") != FORMAT:
         raise IncompatibleError(
-            f"the store has format {found.get('format')}, this varvite reads {FORMAT}; "
+            f"the store has format {fields.get('format')}, this varvite reads {FORMAT}; "
             "use the varvite that wrote it, or remove the directory: the state is restored from storage",
             object_name=directory,
         )

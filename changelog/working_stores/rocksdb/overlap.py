@@ -1,13 +1,13 @@
-"""Which SST files of a store are worth rewriting, decided by what overlaps what; pure.
+"""The SST files of a store that are worth rewriting, decided by their overlaps; pure.
 
-A *cluster* is a set of flushed files whose keys overlap, directly or through others, and what these overlap of the
-lowest level: RocksDB rewrites them together. Files that never span two parts of the key groups
+A *cluster* is a set of flushed files whose keys overlap, directly or through others, with the files of the lowest level
+that these overlap: RocksDB rewrites them together. Files that never span two parts of the key groups
 (`varvite.changelog.restore.part_replay`) make one cluster per part. Rewriting some of them leaves the others' files as
 they are: they are not uploaded again, and not stored twice until the snapshot before can go. RocksDB would do the same
-by itself, but only with what its levels tell it, and whenever it likes.
+by itself, but only by the sizes of its levels, and at any time.
 
-RocksDB cuts what it writes by size. So a base that was rewritten as a whole comes apart again if it is in many files:
-two clusters may have a file of the lowest level in common that spans both.
+RocksDB cuts its files by size. So a base that was rewritten as a whole comes apart again if it is in many files: two
+clusters may share a file of the lowest level that spans both.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LEVEL0_FILES_MAX: Final = 48
-"""So many flushed files a snapshot has at most."""
+"""Most flushed files of a snapshot."""
 DEPTH_MAX: Final = 10
-"""So many of them overlap at most: a read may have to look into each, by its Bloom filter first."""
-DEAD_MOST: Final = 0.5
-"""Of the dead bytes that the ratio allows: so many are left where many clusters take turns."""
-DEAD_USUAL: Final = 0.05
-"""The same as long as little has to be rewritten at once for it."""
-REWRITTEN_USUAL: Final = 0.1
-"""This part of the bytes is little: it is stored twice until the snapshot before can go."""
+"""Most of them that overlap: a read may have to search each, its Bloom filter first."""
+DEAD_PART_MAX: Final = 0.5
+"""Part of the allowed dead bytes that is left where many clusters take turns."""
+DEAD_PART_USUAL: Final = 0.05
+"""The same part as long as little has to be rewritten at once for it."""
+REWRITTEN_PART_USUAL: Final = 0.1
+"""Part of all bytes that is little to rewrite at once: it is stored twice until the snapshot before can go."""
 LINK: Final = 0.25
-"""Two clusters that have so much of the smaller one in common, files of the lowest level, are one."""
+"""Two clusters that share this part of the smaller one, in files of the lowest level, are one."""
 DEEP_PART_MIN: Final = 0.03
 """A cluster of `DEPTH_MAX` files above each other, and less in them, is not rewritten for their number."""
 TINY_BYTES: Final = 8 << 10
@@ -45,7 +45,7 @@ class SstFile(NamedTuple):
 
     name: str
     level: int
-    """0: as it was flushed, above what other levels have."""
+    """0: a flushed file, above the other levels."""
     first: bytes
     """Lowest key."""
     last: bytes
@@ -62,7 +62,7 @@ class Cluster:
 
     @cached_property
     def first(self) -> bytes:
-        """Lowest key of what lies above the lowest level; that level's files may begin before."""
+        """Lowest key of the files above the lowest level; that level's files may begin before."""
         return min(file.first for file in self._above)
 
     @cached_property
@@ -85,77 +85,77 @@ class Cluster:
 
     @cached_property
     def level0_files(self) -> int:
-        """How many are as they were flushed."""
+        """Number of flushed files."""
         return sum(1 for file in self.files if file.level == 0)
 
     @cached_property
     def depth(self) -> int:
-        """How many of those overlap at most: fewer than there are, if a file of a lower level holds them together."""
+        """Most flushed files that overlap: fewer than all if a file of a lower level holds the cluster together."""
         flushed = [file for file in self.files if file.level == 0 and file.size_bytes >= DEPTH_FILE_BYTES_MIN]
         ends = sorted([(file.first, 0) for file in flushed] + [(file.last, 1) for file in flushed])
         return max(accumulate(-1 if is_last else 1 for _, is_last in ends), default=0)
 
     @cached_property
     def dead_bytes(self) -> int:
-        """An estimate like RocksDB's: what lies above the lowest level has replaced as much of that level."""
+        """An estimate like RocksDB's: files above the lowest level have replaced their own size of that level."""
         if self._lowest == 0:
             return self.size_bytes - max(file.size_bytes for file in self.files)
         return sum(file.size_bytes for file in self.files if file.level < self._lowest)
 
     @property
     def is_free(self) -> bool:
-        """Whether it costs nothing: a single flushed file is moved to the lowest level as it is, and keeps its name."""
+        """Is a rewrite free? A single flushed file is moved to the lowest level as it is, and keeps its name."""
         return self.level0_files == 1 == len(self.files) or (self.size_bytes < TINY_BYTES and len(self.files) > 1)
 
 
 def clusters_of(files: Iterable[SstFile]) -> tuple[Cluster, ...]:
-    """The clusters, in order of key; one that has only files of the lowest level has one of them."""
+    """The clusters, in order of key; a file of the lowest level that overlaps no other is a cluster."""
     by_key = sorted(files, key=lambda file: file.first)
     lowest = max((file.level for file in by_key if file.level), default=1)
     below = [file for file in by_key if file.level == lowest]
-    found: list[Cluster] = []
+    clusters: list[Cluster] = []
     for above in _overlapping(file for file in by_key if file.level < lowest):
         first, last = above[0].first, max(file.last for file in above)
         cluster = Cluster((*above, *(file for file in below if file.first <= last and first <= file.last)))
-        if found and _shared_bytes(found[-1], cluster) > LINK * min(found[-1].size_bytes, cluster.size_bytes):
-            cluster = Cluster(tuple(dict.fromkeys((*found.pop().files, *cluster.files))))
-        found.append(cluster)
-    covered = {file for cluster in found for file in cluster.files}
-    found += [Cluster((file,)) for file in below if file not in covered]
-    return tuple(sorted(found, key=lambda cluster: cluster.first))
+        if clusters and _shared_bytes(clusters[-1], cluster) > LINK * min(clusters[-1].size_bytes, cluster.size_bytes):
+            cluster = Cluster(tuple(dict.fromkeys((*clusters.pop().files, *cluster.files))))
+        clusters.append(cluster)
+    covered = {file for cluster in clusters for file in cluster.files}
+    clusters += [Cluster((file,)) for file in below if file not in covered]
+    return tuple(sorted(clusters, key=lambda cluster: cluster.first))
 
 
 def _overlapping(by_key: Iterable[SstFile]) -> list[list[SstFile]]:
     """Files that overlap, directly or through others."""
-    found: list[list[SstFile]] = []
+    runs: list[list[SstFile]] = []
     last = b""
     for file in by_key:
-        if found and file.first <= last:
-            found[-1].append(file)
+        if runs and file.first <= last:
+            runs[-1].append(file)
         else:
-            found.append([file])
+            runs.append([file])
         last = max(last, file.last)
-    return found
+    return runs
 
 
-def _shared_bytes(one: Cluster, other: Cluster) -> int:
-    return sum(file.size_bytes for file in {*one.files} & {*other.files})
+def _shared_bytes(a: Cluster, b: Cluster) -> int:
+    return sum(file.size_bytes for file in {*a.files} & {*b.files})
 
 
 class Rewrite(NamedTuple):
-    """What is to be rewritten now."""
+    """The choice of `plan_rewrite`."""
 
     clusters: tuple[Cluster, ...]
     only_flushed: bool
-    """Flushed files are too many, but of too few bytes to rewrite all that lies below them: RocksDB compacts them into
-    the level that follows."""
+    """Flushed files are too many, but have too few bytes for a rewrite of everything below them: RocksDB compacts them
+    into the next level."""
 
 
 def plan_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int, level_size_bytes: int) -> Rewrite:
-    """What to rewrite, so that what is stored stays below `ratio` of what is live.
+    """Choose the clusters to rewrite, so that stored bytes stay below `ratio` times the live bytes.
 
-    One cluster by itself goes from no dead bytes to `ratio - 1` of the live ones and back. Many take turns, those first
-    of which most is dead: half as much in all of them then means as much in the one whose turn it is.
+    A single cluster goes from no dead bytes to `ratio - 1` of the live ones and back. Many take turns, the one with the
+    largest dead part first: half of these dead bytes in all of them then means all of them in the one whose turn it is.
 
     Args:
         clusters: Of all files.
@@ -167,11 +167,11 @@ def plan_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int,
     dead_bytes = sum(cluster.dead_bytes for cluster in clusters)
     chosen: list[Cluster] = []
     if size_bytes and size_bytes >= size_bytes_min:
-        # Clusters of about equal size count as what they are, one that has nearly everything as one.
+        # The effective number: clusters of equal size count fully, one that has nearly everything counts as one.
         count = max(1.0, size_bytes**2 / sum(cluster.size_bytes**2 for cluster in clusters))
         allowed_bytes, rewritten_bytes = (ratio - 1) * (size_bytes - dead_bytes), 0
         for cluster in sorted(clusters, key=_dead_part, reverse=True):
-            part = DEAD_USUAL if rewritten_bytes < REWRITTEN_USUAL * size_bytes else DEAD_MOST
+            part = DEAD_PART_USUAL if rewritten_bytes < REWRITTEN_PART_USUAL * size_bytes else DEAD_PART_MAX
             if dead_bytes < allowed_bytes * (part + (1 - part) / count):
                 break
             chosen.append(cluster)
@@ -180,7 +180,7 @@ def plan_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int,
     rest = [cluster for cluster in clusters if cluster not in chosen and not cluster.is_free]
     deep = [cluster for cluster in rest if cluster.depth > DEPTH_MAX]
     turn = deep or (_deepest_of_many(rest) if all(cluster.is_free for cluster in chosen) else [])
-    if size_bytes > level_size_bytes and all(_is_of_little(cluster) for cluster in turn):
+    if size_bytes > level_size_bytes and all(_has_little_dead(cluster) for cluster in turn):
         if deep:
             return Rewrite(tuple(chosen), only_flushed=True)
         turn = []
@@ -188,18 +188,18 @@ def plan_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int,
 
 
 def _deepest_of_many(clusters: Sequence[Cluster]) -> list[Cluster]:
-    """The deepest cluster, if one with each fold must be rewritten from now on, lest several are too deep at once."""
+    """The deepest cluster, if each fold must rewrite one from now on, lest several are too deep at once."""
     by_depth = sorted((c for c in clusters if c.depth), key=lambda cluster: cluster.depth, reverse=True)
     is_time = any(cluster.depth + folds > DEPTH_MAX for folds, cluster in enumerate(by_depth))
     return by_depth[:1] if is_time else []
 
 
-def _is_of_little(cluster: Cluster) -> bool:
+def _has_little_dead(cluster: Cluster) -> bool:
     return _dead_part(cluster) < DEEP_PART_MIN * cluster.depth / DEPTH_MAX
 
 
 def _of_many(clusters: Sequence[Cluster]) -> list[Cluster]:
-    """So many of these, of which none is free, that not too many flushed files are left."""
+    """Clusters, none of them free, whose rewrite leaves at most `LEVEL0_FILES_MAX` flushed files."""
     chosen: list[Cluster] = []
     rest = [cluster for cluster in clusters if cluster.level0_files]
     excess = sum(cluster.level0_files for cluster in rest) - LEVEL0_FILES_MAX

@@ -1,7 +1,7 @@
-"""The states that a working store knows, each at its newest schema, and the numbers that stand for them in keys.
+"""`StateRegistry`: the states of a working store, each at its newest schema, and their numbers in keys.
 
-What was registered since the last `confirm` is pending like the batch that asked for it, and `revert` forgets it (I4):
-else code that was tried once and rolled back would leave versions behind that the log does not have (I5).
+Registrations since the last `confirm` are pending like the batch that made them, and `revert` forgets them (I4). Else
+code that was tried once and rolled back would leave versions behind that the log does not have (I5).
 """
 
 from __future__ import annotations
@@ -62,39 +62,39 @@ class StateRegistry:
         return self._by_name.get(name)
 
     def knows(self, schema: StateSchema) -> bool:
-        """Whether that is the newest version of a state, so that `register` would change nothing."""
-        known = self._by_name.get(schema.name)
-        return known is not None and known.schema == schema
+        """Is this the newest version of a registered state, so that `register` would change nothing?"""
+        state = self._by_name.get(schema.name)
+        return state is not None and state.schema == schema
 
     def register(self, schema: StateSchema) -> RegisteredState:
         """The state of this schema at its newest version, which may be this one; new if its name is.
 
         Raises `IncompatibleError`, naming the operator, the state and both schemas, if the schema is no version of the
-        known state.
+        registered state.
         """
-        known = self._by_name.get(schema.name)
-        if known is None:
-            known = RegisteredState(id=len(self._by_name), schema=schema)
-        elif known.schema == schema:
-            return known
+        state = self._by_name.get(schema.name)
+        if state is None:
+            state = RegisteredState(id=len(self._by_name), schema=schema)
+        elif state.schema == schema:
+            return state
         else:
-            newest = newer(known.schema, schema, self._operator)
-            if newest == known.schema:
-                return known
-            known = RegisteredState(id=known.id, schema=newest)
-        if known.id >= STATE_ID_END:
+            newest = newer(state.schema, schema, self._operator)
+            if newest == state.schema:
+                return state
+            state = RegisteredState(id=state.id, schema=newest)
+        if state.id >= STATE_ID_END:
             raise InvariantError(f"more than {STATE_ID_END} states", operator=self._operator)
-        self._by_name[schema.name] = known
+        self._by_name[schema.name] = state
         self.is_confirmed = False
-        return known
+        return state
 
     def confirm(self) -> None:
-        """What is registered now stays."""
+        """Make all registrations permanent."""
         if not self.is_confirmed:
             self._confirmed, self.is_confirmed = self.states, True
 
     def revert(self) -> bool:
-        """Forget what was registered since the last `confirm`; whether there was anything."""
+        """Forget the registrations since the last `confirm`; False if there was none."""
         if self.is_confirmed:
             return False
         self._by_name = {state.schema.name: state for state in self._confirmed}

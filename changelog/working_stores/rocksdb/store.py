@@ -1,9 +1,9 @@
 """The working store on RocksDB: confirmed state of one (operator, partition) (docs/reference/formats/rocksdb.md).
 
 The write-ahead log is off: the changelog is the log. A batch's rows, the registered states and the version go to the
-database in one write batch, so a directory that a crash left is a consistent state at some version (`Database`), and
-the log brings it forward. Several batches may be held back and written together (`WriteBehind`); then the database is
-behind the store's version, and everything here that reads it beside the value tables has them written first.
+database in one write batch. So a directory that a crash left is a consistent state at some version (`Database`), and
+the log brings it forward. Several batches may be held back and written together (`WriteBehind`). Then the database is
+behind the store's version, and every read of it except by the value tables has them written first.
 
 Invariants: I4, I5, I8 (the marker of a directory is checked before it is used), I9, I10 (`RocksDBOptions`).
 """
@@ -39,7 +39,7 @@ from varvite.changelog.working_stores.rocksdb.metadata import (
     RegisteredState,
     StoreMarker,
     StoreVersion,
-    marker,
+    new_marker,
     read_marker,
     read_states,
     read_version,
@@ -78,15 +78,15 @@ class RocksDBStore:
 
     keeps_wire_forms = True
 
-    def __init__(self, database: Database, own: StoreMarker, options: RocksDBOptions) -> None:
+    def __init__(self, database: Database, marker: StoreMarker, options: RocksDBOptions) -> None:
         self._database = database
-        self._marker = own
+        self._marker = marker
         self._options = options
-        self._registry = StateRegistry(read_states(database), own.operator)
+        self._registry = StateRegistry(read_states(database), marker.operator)
         self._version = read_version(database)
-        self._key_type = type_of(own.key_type)
+        self._key_type = type_of(marker.key_type)
         self._forms: dict[StateVersion, StateForm] = {}
-        # One such table per state as long as its schema stays: every one must hear of what is applied.
+        # One table per state as long as its schema stays: each must be updated with every batch.
         self._values: dict[str, RocksDBValueTable] = {}
         self._timers: dict[str, RocksDBTimerTable] = {}
         self._prepared: PreparedBatch | None = None
@@ -119,13 +119,12 @@ class RocksDBStore:
             CorruptDataError: the directory is damaged; remove it and restore.
             DidNotHappenError: another process has it open.
         """
-        wanted = marker(operator, key_type, low, high)
         if not 0 <= low < high:
             raise InvalidRequestError(f"[{low}, {high}) is not a key-group range", operator=operator)
-        own = options or RocksDBOptions()
-        database = Database(directory, own, create=True)
+        options = options or RocksDBOptions()
+        database = Database(directory, options, create=True)
         try:
-            return cls._opened(database, wanted, own)
+            return cls._opened(database, new_marker(operator, key_type, low, high), options)
         except BaseException:
             database.close()
             raise
@@ -134,43 +133,41 @@ class RocksDBStore:
     def open_existing(
         cls, directory: Path, options: RocksDBOptions | None = None, *, read_only: bool = False
     ) -> RocksDBStore:
-        """Open a directory as whatever it is, a snapshot's for example.
+        """Open a directory of any operator and range, a snapshot's for example.
 
-        Errors as in `open`, and `InvalidRequestError` if there is nothing.
+        Raises as `open`, and `InvalidRequestError` if there is nothing.
         """
-        own = options or RocksDBOptions()
-        database = Database(directory, own, create=False, read_only=read_only)
+        options = options or RocksDBOptions()
+        database = Database(directory, options, create=False, read_only=read_only)
         try:
-            return cls._opened(database, None, own)
+            return cls._opened(database, None, options)
         except BaseException:
             database.close()
             raise
 
     @classmethod
-    def _opened(cls, database: Database, wanted: StoreMarker | None, options: RocksDBOptions) -> RocksDBStore:
-        found = read_marker(database)
+    def _opened(cls, database: Database, expected: StoreMarker | None, options: RocksDBOptions) -> RocksDBStore:
+        stored = read_marker(database)
         place = str(database.directory)
-        if found is None and wanted is None:
+        if stored is not None and expected is not None:
+            stored.check_equals(expected, place)
+        marker = stored or expected
+        if marker is None:
             raise InvalidRequestError("the directory holds no state", object_name=place)
-        if found is not None and wanted is not None:
-            found.expect(wanted, place)
-        own = found or wanted
-        if own is None:
-            raise InvariantError("neither a marker nor one to make")
-        store = cls(database, own, options)
-        if found is None:
-            store._write(WriteBatch(raw_mode=True), StoreVersion(at=ORIGIN), own)
+        store = cls(database, marker, options)
+        if stored is None:
+            store._write(WriteBatch(raw_mode=True), StoreVersion(at=ORIGIN), marker)
         if not store.is_complete:
             raise IncompatibleError(
                 "the directory was left in the middle of a restore; remove it, the state is restored from storage",
-                operator=own.operator,
+                operator=marker.operator,
                 object_name=place,
             )
         return store
 
     @property
     def directory(self) -> Path:
-        """Where the store is."""
+        """The directory of the database."""
         return self._database.directory
 
     @property
@@ -190,24 +187,22 @@ class RocksDBStore:
 
     @property
     def version(self) -> Link:
-        """See `WorkingStore.version`. Raises `InvariantError` in the middle of a replay: discard the store."""
+        """The commit whose state this is. Raises `InvariantError` in the middle of a replay: discard the store."""
         if self._folding:
             raise InvariantError("the store holds part of a replay; discard it", operator=self.operator)
         return self._version.at
 
     @property
     def is_complete(self) -> bool:
-        """False: some key groups are newer than `version`, and only a replay to `complete_from` makes it whole."""
+        """Are all key groups at `version`? If not, only a replay to `complete_from` makes the store whole."""
         return not self._folding and self._version.at.seq >= self._version.complete_from
 
     @property
     def schemas(self) -> tuple[StateSchema, ...]:
-        """See `WorkingStore.schemas`."""
         return self._registry.schemas
 
     @property
     def changed_ttls(self) -> tuple[StateSchema, ...]:
-        """See `WorkingStore.changed_ttls`."""
         return self._registry.changed_ttls
 
     @property
@@ -216,14 +211,12 @@ class RocksDBStore:
         return self._registry.states
 
     def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
-        """See `WorkingStore.register`."""
         before = self._registry.get(schema.name)
         newest = self._registered_state(schema).schema
         if migrate is not None and before is not None and newest.version != before.schema.version:
             self._new_form(newest, partial(migrating_reader, before.schema, migrate))
 
     def revert(self) -> None:
-        """See `WorkingStore.revert`."""
         if self._registry.revert():
             self._forms.clear()
             self._values.clear()
@@ -231,7 +224,6 @@ class RocksDBStore:
             self._prepared = None
 
     def value_table(self, schema: StateSchema) -> RocksDBValueTable:
-        """See `WorkingStore.value_table`."""
         form = self._registered(schema, VALUE_LIKE)
         table = self._values.get(schema.name)
         if table is None or table.form is not form:
@@ -240,15 +232,12 @@ class RocksDBStore:
         return table
 
     def map_table(self, schema: StateSchema) -> RocksDBMapTable:
-        """See `WorkingStore.map_table`."""
         return RocksDBMapTable(self._registered(schema, (MAP,)), self._database)
 
     def list_table(self, schema: StateSchema) -> RocksDBListTable:
-        """See `WorkingStore.list_table`."""
         return RocksDBListTable(self._registered(schema, (LIST,)), self._database)
 
     def timer_table(self, schema: StateSchema) -> RocksDBTimerTable:
-        """See `WorkingStore.timer_table`."""
         form = self._registered(schema, (TIMERS,))
         if schema.name not in self._timers:
             self._timers[schema.name] = RocksDBTimerTable(form, self._database)
@@ -257,7 +246,6 @@ class RocksDBStore:
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
     ) -> None:
-        """See `WorkingStore.apply`."""
         batch = Batch(changes, version.seq, accepts)
         if version.seq < self._version.at.seq:
             raise InvariantError(f"version {version} is below {self._version.at}", operator=self.operator)
@@ -267,7 +255,7 @@ class RocksDBStore:
             self._behind.add(changes, self._values)
             self._version = after
             if self._behind.is_too_much(self._values):
-                self._write_held(asked=False)
+                self._write_held(was_needed=False)
             elif self._behind.is_overdue:
                 self._write_some()
             return
@@ -280,7 +268,6 @@ class RocksDBStore:
             self._put(builder.write_batch(), builder, after)
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
-        """See `BatchFolder.fold`."""
         needed = max(version.seq, self._version.complete_from)
         if version.seq < self._version.at.seq or (last and version.seq < needed):
             problem = f"replay to {version} of a store at {self._version.at} that is complete from {needed}"
@@ -292,13 +279,13 @@ class RocksDBStore:
         after = StoreVersion(at=version) if last else StoreVersion(at=self._version.at, complete_from=needed)
         if is_marked and after == self._version:
             self._write_rows(builder.write_batch())
-            self._tell(builder)
+            self._update_tables(builder)
         else:
             self._put(builder.write_batch(), builder, after)
         self._folding = not last
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """See `WorkingStore.prepare`: makes the write batch, so that `apply` only has to write it."""
+        """Make the write batch, so that `apply` only has to write it."""
         self._prepared = None
         if self._holds_back(changes):
             return
@@ -307,18 +294,18 @@ class RocksDBStore:
             self._prepared = PreparedBatch(tuple(changes), version_seq, builder.write_batch(), builder)
 
     def work_ahead(self) -> None:
-        """See `WorkingStore`: writes some of what is held back, compacts some of what a snapshot brought."""
+        """Write some of the held rows, and compact some of a snapshot's flushed files."""
         self._write_some()
-        self._database.compact_by_and_by()
+        self._database.compact_some()
 
     def flush(self) -> None:
-        """Write the memtables to disk: what was applied until now then survives a crash of the process."""
+        """Write the memtables to disk: all batches until now then survive a crash of the process."""
         self._write_held()
         self._database.flush()
 
     def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
-        """See `WorkingStore.clean_up`: sweeps the states whose TTL says `cleanup_in_rocksdb_compact_filter`."""
-        mutations = {name: done.mutations for name, done in activity.items()}
+        """Sweep the states whose TTL has `cleanup_in_rocksdb_compact_filter`."""
+        mutations = {name: uses.mutations for name, uses in activity.items()}
         return self.sweep(now, mutations, lambda record: record.cleanup.sweep)
 
     def sweep(
@@ -328,17 +315,17 @@ class RocksDBStore:
         settings_of: Callable[[TtlRecord], SweepSettings | None],
         parts: Sequence[range] = (),
     ) -> int:
-        """Remove what has expired at `now`, the time of the confirmed state, as far as the sweep comes.
+        """Remove values that have expired at `now`, within the bounds of a sweep.
 
         Args:
-            now: See above.
+            now: The time of the confirmed state.
             mutations: State name → rows that were written since the last sweep, which bounds the work.
-            settings_of: How states are swept; None: not at all.
+            settings_of: The settings of a state's sweep; None: no sweep.
             parts: Parts of the key groups that no file may span (`varvite.changelog.restore.part_replay`); none if
                 files may span any.
 
         Returns:
-            How many rows were removed.
+            The number of removed rows.
         """
         self._write_held()
         works: dict[str, SweepWork] = {}
@@ -360,7 +347,7 @@ class RocksDBStore:
         return sum(removed.values())
 
     def compact(self, ratio: float, size_bytes_min: int) -> bool:
-        """Rewrite some of the files if much of them is dead, or if they are many (`plan_rewrite`); whether any were."""
+        """Rewrite some of the files if much of them is dead, or if they are many (`plan_rewrite`); False: none were."""
         self.flush()
         clusters = clusters_of(self._database.files())
         plan = plan_rewrite(clusters, ratio, size_bytes_min, self._database.level_size_bytes)
@@ -371,26 +358,25 @@ class RocksDBStore:
         return bool(plan.clusters) or plan.only_flushed
 
     def compact_as_usual(self) -> None:
-        """See `RocksDBOptions.level0_files_extra`, which ends."""
+        """End `RocksDBOptions.level0_files_extra`."""
         self._database.compact_as_usual()
 
     def size_estimate(self) -> StoreSize | None:
-        """See `WorkingStore`; RocksDB's own estimates: its files, without what is still in memory."""
+        """RocksDB's estimates: its files, without the rows that are still in memory."""
         rows = max(self._database.count_estimate(), len(self._behind))
         return StoreSize(rows, self._database.live_bytes_estimate())
 
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:  # noqa: ARG002 - sweeps clean it up
-        """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
+        """Make a RocksDB checkpoint, whose SST files are hard links."""
         if directory.exists():
             raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
-        self._write_held()  # before the version: the database never claims one of which it lacks rows
+        self._write_held()  # before the version: the database never has a version whose rows it lacks
         if not self._registry.is_confirmed:
             self._write(WriteBatch(raw_mode=True), self._version)
         self._database.flush()
         self._database.checkpoint(directory)
 
     def close(self) -> None:
-        """See `WorkingStore.close`."""
         try:
             self._write_held()
         except VarviteError as error:
@@ -405,7 +391,7 @@ class RocksDBStore:
         return self._database.scan(start, end)
 
     def _recent_values(self) -> RecentValues:
-        """The cache of decoded values of one more table."""
+        """A cache of decoded values for a new table."""
         memory = self._options.memory
         recent = RecentValues(self._options.recent_values_size_bytes if memory is None else 0)
         if memory is not None:
@@ -419,7 +405,7 @@ class RocksDBStore:
         return self._form(self._registered_state(schema).schema)
 
     def _registered_state(self, schema: StateSchema) -> RegisteredState:
-        """Register a state. What is held back is written with the states as they were."""
+        """Register a state. Held batches are written first, with the states as they were."""
         if self._behind and not self._registry.knows(schema):
             self._write_held()
         return self._registry.register(schema)
@@ -446,14 +432,14 @@ class RocksDBStore:
         return builder
 
     def _holds_back(self, changes: Sequence[StateChanges]) -> bool:
-        """Whether a batch with these changes is not written at once."""
+        """Is a batch with these changes written later?"""
         return self._registry.is_confirmed and not self._folding and self._behind.takes(changes, self._values)
 
     def _write_some(self) -> None:
-        """Go on writing what is held back, if it is due: make some of its rows; with the last ones all are written."""
+        """Continue to write held batches, if they are due: make some of their rows; the last ones write all."""
         if self._behind.is_due:
             if not self._behind.may_seal(self._values):
-                self._write_held(asked=False)
+                self._write_held(was_needed=False)
                 return
             self._behind.seal(self._version)
         leaving = self._behind.leaving
@@ -461,27 +447,27 @@ class RocksDBStore:
             return
         builder = self._build([Batch(leaving.next_changes(), leaving.version.at.seq)])
         builder.put_into(leaving.write_batch)
-        self._tell(builder)  # what a table remembers is of no account as long as it is held back
+        self._update_tables(builder)  # the table's cache is not used while the batch is held back
         if leaving.is_complete:
             leaving.write_to(self._database)
             self._behind.left(self._values)
 
-    def _write_held(self, *, asked: bool = True) -> None:
-        """Write what is held back, if anything; `asked` as in `WriteBehind.written`."""
+    def _write_held(self, *, was_needed: bool = True) -> None:
+        """Write the held batches, if any; `was_needed` as in `WriteBehind.written`."""
         if not self._behind:
             return
         builder = self._build([Batch(self._behind.changes(), self._version.at.seq)])
         self._write(builder.write_batch(), self._version)
-        self._behind.written(self._values, asked=asked)
-        self._tell(builder)
+        self._behind.written(self._values, was_needed=was_needed)
+        self._update_tables(builder)
 
     def _put(self, batch: WriteBatch, built: RowBuilder, version: StoreVersion) -> None:
-        """Write a batch and tell the tables."""
+        """Write a batch and update the tables' caches."""
         self._write(batch, version)
-        self._tell(built)
+        self._update_tables(built)
 
-    def _tell(self, built: RowBuilder) -> None:
-        """Tell the tables what was written."""
+    def _update_tables(self, built: RowBuilder) -> None:
+        """Update the tables' caches and bounds with the written rows."""
         for (name, schema_version), rows in built.recent.items():
             table = self._values.get(name)
             if table is not None and built.remembers and table.form.schema.version == schema_version:
@@ -492,11 +478,11 @@ class RocksDBStore:
             if (timers := self._timers.get(name)) is not None:
                 timers.added(firsts)
 
-    def _write(self, batch: WriteBatch, version: StoreVersion, own: StoreMarker | None = None) -> None:
-        """Write a batch together with what changed of the metadata."""
+    def _write(self, batch: WriteBatch, version: StoreVersion, marker: StoreMarker | None = None) -> None:
+        """Write a batch together with the changed metadata."""
         batch.put(VERSION_KEY, msgspec.json.encode(version))
-        if own is not None:
-            batch.put(MARKER_KEY, msgspec.json.encode(own))
+        if marker is not None:
+            batch.put(MARKER_KEY, msgspec.json.encode(marker))
         self._write_rows(batch)
         self._version = version
 

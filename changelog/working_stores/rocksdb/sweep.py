@@ -1,20 +1,20 @@
-"""Sweeping expired values out of RocksDB: the counterpart of the compaction filter that Flink gives to RocksDB.
+"""Sweeps of expired values out of RocksDB: the counterpart of Flink's compaction filter.
 
-rocksdict offers no compaction filter, so a sweep looks at the rows of a state a slice at a time, round and round, and
-remembers where it is. Each sweep looks at
+rocksdict offers no compaction filter, so a sweep checks the rows of a state a slice at a time, round and round, and
+stores its position. Each sweep checks
 
-* one slice (`slice_entries` rows), or as many more as `period_ms` needs to look at every row once within that time;
+* one slice (`slice_entries` rows), or as many more as are needed to check every row once within `period_ms`;
 * then further slices as long as the last one was worth it, because a quarter of it had expired, but at most
   `ROWS_PER_WRITE` times as many rows as were written since the last sweep.
 
 So a sweep costs about as much as the writes before it, and where values expire as fast as they are written, about a
 quarter of the rows at most have expired.
 
-Where no file is to span two parts of the key groups (`varvite.changelog.restore.part_replay`), the rows of many slices
-are removed together, part by part.
+Where no file may span two parts of the key groups (`varvite.changelog.restore.part_replay`), the rows of many slices are
+removed together, part by part.
 
-Invariants: I5 (rows that have expired for every later batch are removed and no others; what is stamped before TTL was
-switched on has `STAMP_MIN`), I10 (a slice, and `HELD_ROWS_MAX` keys, are in memory at once).
+Invariants: I5 (rows that have expired for every later batch are removed and no others; values from before TTL was
+switched on have the stamp `STAMP_MIN`), I10 (a slice, and `HELD_ROWS_MAX` keys, are in memory at once).
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 SWEEP_KEY: Final = metadata_key("sweep")
 ROWS_PER_WRITE: Final = 4
 WORTH_IT: Final = 4
-"""A slice was worth it if one row in so many had expired."""
+"""A slice was worth it if one row of this number had expired."""
 HELD_ROWS_MAX: Final = 100_000
 """Expired rows that are removed together, part by part."""
 
 
 class SweepMark(Record, frozen=True, kw_only=True):
-    """Where the sweep of a state has come to."""
+    """Position of the sweep of a state."""
 
     after: bytes = b""
-    """The last row that was looked at; none yet, or the end was reached, if it is empty."""
+    """The last row that was checked; empty at the beginning, and once the end was reached."""
     swept_ms: int = 0
     """Processing time of the last sweep."""
 
 
 class SweepWork(NamedTuple):
-    """What there is to sweep."""
+    """A state to sweep."""
 
     prefixes: tuple[bytes, ...]
     """Beginnings of the state's rows, ascending."""
@@ -69,41 +69,41 @@ class SweepWork(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What a sweep did."""
+    """Result of a sweep."""
 
     mark: SweepMark
-    looked_at: int
+    checked: int
     removed: int
 
 
 def sweep(database: Database, work: SweepWork, mark: SweepMark | None, remove: Callable[[list[bytes]], int]) -> Swept:
-    """One sweep of a state, from its mark on; from the end it goes on at the beginning, for one round at most.
+    """Sweep a state once, from its mark on; from the end it continues at the beginning, for one round at most.
 
-    `remove` takes expired rows and gives how many it has not been given before.
+    `remove` takes expired rows and returns the number of those that it did not get before.
     """
-    known = mark or SweepMark(swept_ms=work.now_ms)
+    begin = mark or SweepMark(swept_ms=work.now_ms)
     size = work.settings.slice_entries
-    needed = max(size, _due(database, work, known))
-    most = max(needed, ROWS_PER_WRITE * work.rows_written)
-    after, looked_at, removed, wraps = known.after, 0, 0, 0
-    while looked_at < most:
-        found = _slice(database, work, after, size)
-        removed += remove(found.expired)
-        looked_at += found.looked_at
-        after = found.after
+    needed = max(size, _due(database, work, begin))
+    limit = max(needed, ROWS_PER_WRITE * work.rows_written)
+    after, checked, removed, wraps = begin.after, 0, 0, 0
+    while checked < limit:
+        rows = _slice(database, work, after, size)
+        removed += remove(rows.expired)
+        checked += rows.checked
+        after = rows.after
         if not after:
             wraps += 1
-            if wraps > bool(known.after):
+            if wraps > bool(begin.after):
                 break
-        elif looked_at >= needed and len(found.expired) * WORTH_IT < found.looked_at:
+        elif checked >= needed and len(rows.expired) * WORTH_IT < rows.checked:
             break
-    return Swept(SweepMark(after=after, swept_ms=work.now_ms), looked_at, removed)
+    return Swept(SweepMark(after=after, swept_ms=work.now_ms), checked, removed)
 
 
 def sweep_states(database: Database, works: Mapping[str, SweepWork], parts: Sequence[range] = ()) -> dict[str, int]:
-    """Sweep each of these states once, and remember where that has come to; state name → rows that were removed.
+    """Sweep each of these states once, and store the positions; state name → rows that were removed.
 
-    If there are `parts`, ascending, no file that is written spans two of them.
+    With `parts`, ascending, no file that is written spans two of them.
     """
     marks, removed = read_marks(database), dict[str, int]()
     held = _HeldRows(database, parts) if parts and works else None
@@ -119,7 +119,7 @@ def sweep_states(database: Database, works: Mapping[str, SweepWork], parts: Sequ
 
 
 def read_marks(database: Database) -> dict[str, SweepMark]:
-    """State name → where its sweep has come to."""
+    """State name → position of its sweep."""
     data = database.get(SWEEP_KEY)
     if data is None:
         return {}
@@ -131,21 +131,21 @@ def read_marks(database: Database) -> dict[str, SweepMark]:
 
 
 def write_marks(database: Database, marks: Mapping[str, SweepMark]) -> None:
-    """Remember them."""
+    """Store the positions."""
     batch = WriteBatch(raw_mode=True)
     batch.put(SWEEP_KEY, msgspec.json.encode(marks))
     database.write(batch)
 
 
 class _Slice(NamedTuple):
-    looked_at: int
+    checked: int
     expired: list[bytes]
     after: bytes
-    """Where the next slice begins; empty: at the beginning."""
+    """The last row; empty: the next slice begins at the beginning."""
 
 
 def _due(database: Database, work: SweepWork, mark: SweepMark) -> int:
-    """Rows to look at so that all are looked at once per period."""
+    """Rows to check so that all are checked once per period."""
     period_ms = work.settings.period_ms
     elapsed_ms = work.now_ms - mark.swept_ms
     return -(-database.count_estimate() * elapsed_ms // period_ms) if period_ms else 0
@@ -153,7 +153,7 @@ def _due(database: Database, work: SweepWork, mark: SweepMark) -> int:
 
 def _slice(database: Database, work: SweepWork, after: bytes, size: int) -> _Slice:
     """The next rows of the state after this one."""
-    looked_at, expired = 0, list[bytes]()
+    checked, expired = 0, list[bytes]()
     for start in work.prefixes:
         end = successor(start)
         if after >= end:
@@ -162,10 +162,10 @@ def _slice(database: Database, work: SweepWork, after: bytes, size: int) -> _Sli
             stamp = split_value(value).time_stamp_ms
             if (STAMP_MIN if stamp is None else stamp) <= work.expired_up_to_ms:
                 expired.append(row)
-            looked_at += 1
-            if looked_at == size:
-                return _Slice(looked_at, expired, row)
-    return _Slice(looked_at, expired, b"")
+            checked += 1
+            if checked == size:
+                return _Slice(checked, expired, row)
+    return _Slice(checked, expired, b"")
 
 
 def _remove(database: Database, rows: list[bytes]) -> int:
@@ -186,7 +186,7 @@ class _HeldRows:
         self._rows: set[bytes] = set()
 
     def remove(self, rows: list[bytes]) -> int:
-        """Remove these rows, some time; how many are new."""
+        """Remove these rows later; returns the number of new ones."""
         before = len(self._rows)
         self._rows.update(rows)
         added = len(self._rows) - before
@@ -195,10 +195,10 @@ class _HeldRows:
         return added
 
     def write(self) -> None:
-        """Remove what is held, a file for each part that has any of it."""
+        """Remove the rows, with a file for each part that has any of them."""
         if not self._rows:
             return
-        self._database.flush()  # what was written before is in files of its own
+        self._database.flush()  # earlier writes are in other files
         rows = sorted(self._rows)
         self._rows.clear()
         start = 0

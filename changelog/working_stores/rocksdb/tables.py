@@ -1,12 +1,12 @@
-"""The tables of a RocksDB store: reading confirmed cells.
+"""The tables of a RocksDB store: reads of confirmed cells.
 
-Two caches keep reads away from RocksDB, where one read costs 2 to 4 µs: values asked for ahead (`prefetch`, until the
-next batch), and values of recent batches (bounded by bytes, two generations). Prefetching means one scan of the key
-groups, if the batch asks for a good part of the state; RocksDB's multi-get was measured and is no faster than single
-gets, and reading ahead one by one in order of key gains a tenth at most.
+Two caches keep reads away from RocksDB, where one read costs 2 to 4 µs: prefetched values (until the next batch), and
+values of recent batches (bounded by bytes, two generations). Prefetching is one scan of the key groups, if the batch
+reads a good part of the state. RocksDB's multi-get was measured and is no faster than single gets, and reading ahead
+one by one in order of key gains a tenth at most.
 
-A table also reads what is confirmed and not written yet (`varvite.changelog.working_stores.rocksdb.write_behind`);
-before it scans, it has that written.
+A table also reads confirmed values that are not written yet
+(`varvite.changelog.working_stores.rocksdb.write_behind`); before it scans, it has them written.
 
 Invariants: I5 (a table answers from the confirmed state alone), I8 (a damaged value is an error), I10.
 """
@@ -44,25 +44,24 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 _ROWS_AT_ONCE: Final = 256
 """Rows of a whole table that are decoded together; with values of 1 KB they fit into the processor's cache."""
 SCAN_FACTOR: Final = 3
-"""A prefetch scans if the whole store has at most this many rows per key asked for: a scanned row costs about a
+"""A prefetch scans if the whole store has at most this many rows per prefetched key: a scanned row costs about a
 quarter of a single read."""
 
-
 OBJECT_BYTES: Final = 200
-"""About what a remembered value costs beside its content: dict entry, objects of key and value."""
+"""Approximate cost of a cached value beside its content: dict entry, objects of key and value."""
 OBJECTS_PER_WIRE_BYTE: Final = 3
-"""About how many bytes Python's objects take for one byte of wire form."""
+"""Approximate bytes of Python objects for one byte of wire form."""
 
 
 def remembered_bytes(rows: int, wire_bytes: int) -> int:
-    """About the memory that so many values take, whose keys and values have so many wire bytes together."""
+    """Approximate memory of `rows` values, whose keys and values have `wire_bytes` together."""
     return rows * OBJECT_BYTES + wire_bytes * OBJECTS_PER_WIRE_BYTE
 
 
 class RecentValues:
-    """Values by key, None for keys that have none; about `limit_bytes` at most, in two generations.
+    """Values by key, None for keys without one; about `limit_bytes` at most, in two generations.
 
-    What is in `young` is right; what is in `old` is right unless `young` has the key.
+    A value in `young` is current; one in `old` is current unless `young` has the key.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -74,25 +73,25 @@ class RecentValues:
 
     @property
     def generation_bytes(self) -> int:
-        """What one of the two generations may take."""
+        """Limit of one of the two generations."""
         return self._generation_bytes
 
     def lend(self) -> None:
-        """Leave the room of one generation to somebody else, until `take_back`."""
+        """Lend the memory of one generation until `take_back`."""
         self._is_lent, self.old = True, {}
 
     def take_back(self) -> None:
-        """Have both generations again."""
+        """End the loan: keep both generations again."""
         self._is_lent = False
 
     def limit(self, limit_bytes: int) -> None:
-        """Remember so much from now on; a lower limit than before begins with nothing."""
+        """Set the limit; a lower one than before clears the cache."""
         if limit_bytes // 2 < self._generation_bytes:
             self.old, self.young, self._young_bytes = {}, {}, 0
         self._generation_bytes = limit_bytes // 2
 
     def put(self, key: Any, value: Any, wire_bytes: int) -> None:
-        """Remember a value that is not in `young`."""
+        """Cache a value that is not in `young`."""
         size = remembered_bytes(1, wire_bytes)
         if size > self._generation_bytes:
             return
@@ -100,7 +99,7 @@ class RecentValues:
         self.young[key] = value
 
     def update(self, values: Mapping[Any, Any], wire_bytes: int) -> None:
-        """Remember these values; if they are more than fit, forget everything."""
+        """Cache these values; if they do not fit, clear the cache."""
         size = remembered_bytes(len(values), wire_bytes)
         if size > self._generation_bytes:
             self.clear()
@@ -114,12 +113,12 @@ class RecentValues:
         self._young_bytes += size
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Clear the cache."""
         self.old, self.young, self._young_bytes = {}, {}, 0
 
 
 class _Table:
-    """What the tables share: how a stored value becomes a stored form."""
+    """Base of the tables: conversion of stored values to stored forms."""
 
     def __init__(self, form: StateForm, database: Database) -> None:
         self.form = form
@@ -139,7 +138,7 @@ class _Table:
     def _value(self, data: bytes) -> Any:
         """The stored form of a stored value; None for a null map value."""
         try:
-            # Nearly all values are of this version, with a time stamp if it has one: cutting them here saves a call.
+            # Nearly all values are of this version, with a time stamp if it has one: splitting them here saves a call.
             if data[:1] != self._head:
                 return self._other_value(data)
             wire = data[1:]
@@ -148,7 +147,7 @@ class _Table:
             raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
 
     def _other_value(self, data: bytes) -> Any:
-        """The stored form, of this version, of another value: what that is, it says itself."""
+        """The stored form, of this version, of a value of an older version or without stamp, as its header says."""
         number, stamp, wire = split_value(data)
         read = self._readers.get(number)
         if read is None:
@@ -190,7 +189,7 @@ class RocksDBValueTable(_Table):
     def __init__(
         self, form: StateForm, database: Database, recent: RecentValues, write_held: Callable[[], None]
     ) -> None:
-        """`write_held` has written what the store holds back."""
+        """`write_held` writes the values that the store holds back."""
         super().__init__(form, database)
         self._recent = recent
         self._write_held = write_held
@@ -199,10 +198,9 @@ class RocksDBValueTable(_Table):
         self._ahead: dict[Any, Any] = {}
         self._read = database.read
         self._counted: int | None = None
-        """Rows when all were scanned last, and those written since; None before."""
+        """Rows at the last scan of all, and those written since; None before."""
 
     def get(self, key_group: int, key: Any) -> Any:
-        """See `ValueTable.get`."""
         value = self._ahead.get(key, _UNKNOWN)
         if value is not _UNKNOWN:
             return value
@@ -224,57 +222,57 @@ class RocksDBValueTable(_Table):
         return value
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
-        """See `ValueTable.prefetch`: scans the key groups if that is cheaper than single reads."""
+        """Scan the key groups if that is cheaper than single reads."""
         self._ahead = {}
-        rows_least = self._database.count_estimate() // SCAN_FACTOR
-        if len(keys) < rows_least:
+        keys_min = self._database.count_estimate() // SCAN_FACTOR
+        if len(keys) < keys_min:
             return
         self._settle()
         young, old, prefixes, to_wire = self._recent.young, self._recent.old, self.form.prefixes, self._key_to_wire
-        wanted = {
+        missing = {
             prefixes[key_group] + to_wire(key): key
             for key_group, key in zip(key_groups, keys, strict=True)
             if key not in young and key not in old
         }
-        if wanted and len(wanted) >= rows_least:
-            self._scan_ahead(wanted, set(key_groups))
+        if missing and len(missing) >= keys_min:
+            self._scan_ahead(missing, set(key_groups))
 
     def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
-        """See `ValueTable.get_many`: scans the key groups if that is cheaper than single reads."""
+        """The values of the keys; scans the key groups if that is cheaper than single reads."""
         if len(keys) * SCAN_FACTOR < self._rows_most():
             return list(map(self.get, key_groups, keys))
         self._settle()
         prefixes, to_wire = self.form.prefixes, self._key_to_wire
-        found: list[bytes | None] = []
+        cells: list[bytes | None] = []
         scanned = scans = 0
         for key_group, start, end in runs_of(key_groups):
             begin = prefixes[key_group]
-            cells = dict(self._rows(begin))
-            found += [cells.get(begin + to_wire(key)) for key in keys[start:end]]
-            scanned, scans = scanned + len(cells), scans + 1
+            rows = dict(self._rows(begin))
+            cells += [rows.get(begin + to_wire(key)) for key in keys[start:end]]
+            scanned, scans = scanned + len(rows), scans + 1
         self._counted = scanned if scans == len(prefixes) else None
-        return self._values(found)
+        return self._values(cells)
 
     def _rows_most(self) -> int:
-        """At most about so many rows: RocksDB's estimate is of all states, and counts what is overwritten as well."""
+        """Approximate upper bound of rows: RocksDB's estimate is of all states, and counts overwritten rows as well."""
         estimate = self._database.count_estimate()
         return estimate if self._counted is None else min(estimate, self._counted)
 
     @property
     def is_stamped(self) -> bool:
-        """Whether values have time stamps."""
+        """Do values have time stamps?"""
         return self._is_stamped
 
     @property
     def room_bytes(self) -> int:
-        """What values that are held back may take."""
+        """Memory that values that are held back may take."""
         return self._recent.generation_bytes
 
     def hold(self, *cells: Mapping[int, Mapping[Any, Any]]) -> None:
-        """These, by key group and key, are confirmed and not in the database; None for a key that has none.
+        """Read these confirmed cells before the database: key group → key → value, None for a removed one.
 
-        Newest first; none: everything is there. What is remembered of the keys that are there now may be older:
-        `remember` or `forget`.
+        Newest first; none: everything is in the database. The cached values of keys that have been written may be
+        older: `remember` or `forget` must follow.
         """
         self._ahead = {}
         self._held = cells
@@ -284,25 +282,24 @@ class RocksDBValueTable(_Table):
             self._recent.take_back()
 
     def _settle(self) -> None:
-        """Have all that is confirmed in the database."""
+        """Have all confirmed values written to the database."""
         if self._held:
             self._write_held()
 
     def remember(self, values: Mapping[Any, Any], wire_bytes: int) -> None:
-        """A batch has set these keys to these values (None: deleted), with so many wire bytes in all."""
+        """Cache the values that a batch has set (None: deleted), `wire_bytes` in all."""
         if self._counted is not None:
             self._counted += len(values)
         self._ahead = {}
         self._recent.update(values, wire_bytes)
 
     def forget(self) -> None:
-        """What was remembered is not right any more."""
+        """Clear the caches: their values may be outdated."""
         self._counted = None
         self._ahead = {}
         self._recent.clear()
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
-        """See `ValueTable.items`."""
         for key_group in self.form.prefixes:
             yield from self.group_items(key_group)
 
@@ -314,9 +311,9 @@ class RocksDBValueTable(_Table):
             values = self._values([data for _, data in piece])
             yield from zip(repeat(key_group, len(piece)), keys, values, strict=True)
 
-    def _scan_ahead(self, wanted: dict[bytes, Any], key_groups: set[int]) -> None:
-        """Scan these key groups and keep the values of the wanted rows; what is not there is read when asked for."""
-        ahead, value, find = self._ahead, self._value, wanted.get
+    def _scan_ahead(self, keys_by_row: dict[bytes, Any], key_groups: set[int]) -> None:
+        """Scan these key groups and keep the values of these rows."""
+        ahead, value, find = self._ahead, self._value, keys_by_row.get
         for key_group in sorted(key_groups):
             for row, data in self._rows(self.form.prefixes[key_group]):
                 key = find(row, _UNKNOWN)
@@ -344,7 +341,6 @@ class RocksDBMapTable(_Table):
         self._read = database.read
 
     def get(self, key_group: int, key: Any, map_key: Any) -> tuple[bool, Any]:
-        """See `MapTable.get`."""
         row = self._prefixes[key_group] + self._key_to_wire(key) + self._map_key_to_wire(map_key)
         try:
             data = self._read(row)
@@ -353,14 +349,12 @@ class RocksDBMapTable(_Table):
         return (False, None) if data is None else (True, self._value(data))
 
     def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
-        """See `MapTable.get_many`."""
         prefixes, to_wire, map_to_wire = self.form.prefixes, self._key_to_wire, self._map_key.to_wire
         read, rows = self._database.get, zip(key_groups, keys, map_keys, strict=True)
         data = [read(prefixes[group] + to_wire(key) + map_to_wire(map_key)) for group, key, map_key in rows]
         return self._values(data)
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
-        """See `MapTable.entries`."""
         start = self.form.prefixes[key_group] + self._key_to_wire(key)
         skip, map_key, value = len(start), self._map_key.from_wire, self._value
         return {map_key(row[skip:]): value(data) for row, data in self._rows(start)}
@@ -368,7 +362,7 @@ class RocksDBMapTable(_Table):
     def holds_any(
         self, key_group: int, key: Any, without: AbstractSet[Any], accepts: Callable[[Any], bool] | None
     ) -> bool:
-        """See `MapOverlay.holds_any`."""
+        """The same as `MapOverlay.holds_any`, over what is confirmed."""
         start = self.form.prefixes[key_group] + self._key_to_wire(key)
         skip, map_key, value = len(start), self._map_key.from_wire, self._value
         return any(
@@ -377,7 +371,6 @@ class RocksDBMapTable(_Table):
         )
 
     def items(self) -> Iterator[tuple[int, Any, Any, Any]]:
-        """See `MapTable.items`."""
         for key_group in self.form.prefixes:
             yield from self.group_items(key_group)
 
@@ -391,7 +384,7 @@ class RocksDBMapTable(_Table):
             yield from zip(repeat(key_group, len(piece)), keys, map_keys, values, strict=True)
 
     def _values(self, cells: Sequence[bytes | None]) -> list[Any]:
-        """The same of cells that may be null map values, which cannot be decoded together."""
+        """Stored forms; null map values cannot be decoded together."""
         if self._head in cells:
             return [None if cell is None else self._value(cell) for cell in cells]
         return super()._values(cells)
@@ -401,24 +394,22 @@ class RocksDBListTable(_Table):
     """Elements of a list state."""
 
     def elements(self, key_group: int, key: Any) -> list[Any]:
-        """See `ListTable.elements`."""
         value = self._value
         return [value(data) for _, data in self._rows(self.form.prefixes[key_group] + self._key_to_wire(key))]
 
     def items(self) -> Iterator[tuple[int, Any, list[Any]]]:
-        """See `ListTable.items`."""
         for key_group in self.form.prefixes:
             yield from self.group_items(key_group)
 
     def group_items(self, key_group: int) -> Iterator[tuple[int, Any, list[Any]]]:
         """The rows of `items` of one key group."""
-        current, found = b"", list[Any]()
+        current, elements = b"", list[Any]()
         for row, data in self._rows(self.form.prefixes[key_group]):
             wire = row[PREFIX_BYTES:-ELEMENT_BYTES]
-            if wire != current and found:
-                yield key_group, self._key(current), found
-                found = []
+            if wire != current and elements:
+                yield key_group, self._key(current), elements
+                elements = []
             current = wire
-            found.append(self._value(data))
-        if found:
-            yield key_group, self._key(current), found
+            elements.append(self._value(data))
+        if elements:
+            yield key_group, self._key(current), elements

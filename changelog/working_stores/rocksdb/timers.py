@@ -1,7 +1,7 @@
 """The timer table of a RocksDB store: due timers are a range of rows in each key group.
 
-For each key group the table knows a bound below which it has no timers. So a batch in which nothing is due reads
-nothing, and a scan begins after the rows of timers that fired long ago, whose tombstones it would else pass over again.
+For each key group the table keeps a bound below which it has no timers. So a batch in which nothing is due reads
+nothing, and a scan begins after the rows of timers that fired long ago, whose tombstones it would else read again.
 
 Invariants: I5 (the bounds only save work), I10 (a bound per key group; rows are read one by one).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RocksDBTimerTable:
-    """See `TimerTable`."""
+    """A `TimerTable` of rows."""
 
     def __init__(self, form: StateForm, database: Database) -> None:
         self.form = TimerForm(form.key, form.namespace)
@@ -32,26 +32,23 @@ class RocksDBTimerTable:
         """Key group → no timer's bytes are below these; None: there is no timer."""
 
     def due(self, until_ms: int) -> Iterator[tuple[bytes, int]]:
-        """See `TimerTable.due`."""
         end = due_end(until_ms)
         waiting = [g for g, first in self._first.items() if first is not None and (end is None or first < end)]
         return heapq.merge(*(self._due(key_group, end) for key_group in waiting))
 
     def contains(self, key_group: int, packed: bytes) -> bool:
-        """See `TimerTable.contains`."""
         return self._database.get(self._prefixes[key_group] + packed) is not None
 
     def items(self) -> Iterator[tuple[int, bytes]]:
-        """See `TimerTable.items`."""
         for key_group, start in self._prefixes.items():
             for row, _ in self._database.scan(start, successor(start)):
                 yield key_group, row[PREFIX_BYTES:]
 
     def added(self, firsts: Mapping[int, bytes]) -> None:
-        """A batch has set timers: key group → the first of them."""
+        """Lower the bounds to the timers that a batch has set: key group → the first of them."""
         for key_group, packed in firsts.items():
-            known = self._first[key_group]
-            if known is None or packed < known:
+            bound = self._first[key_group]
+            if bound is None or packed < bound:
                 self._first[key_group] = packed
 
     def _due(self, key_group: int, end: bytes | None) -> Iterator[tuple[bytes, int]]:

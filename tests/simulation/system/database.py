@@ -185,7 +185,7 @@ class SimulatedDatabase(Crash):
     def compact_as_usual(self) -> None:
         """Nothing waits to be compacted."""
 
-    def compact_by_and_by(self) -> None:
+    def compact_some(self) -> None:
         """Files are compacted as soon as there are `FILES_MAX`, whatever a snapshot had."""
 
     def compact(self, spans: Iterable[tuple[bytes, bytes]]) -> None:

@@ -71,7 +71,7 @@ def test_it_is_compacted_by_and_by_a_part_at_a_time(directory: Path) -> None:
     counts = [level0(database)]
     for _ in range(PARTS + 1):
         for _ in range(BATCHES_PER_COMPACTION):
-            database.compact_by_and_by()
+            database.compact_some()
         counts.append(settled(database))
     assert counts[:3] == [PARTS * DEPTH, (PARTS - 1) * DEPTH, (PARTS - 2) * DEPTH]
     assert counts[-1] < DEPTH
@@ -105,7 +105,7 @@ def test_few_files_are_compacted_as_ever(tmp_path: Path) -> None:
 
 def test_a_database_that_is_only_read_is_left_alone(directory: Path) -> None:
     database = Database(directory, RocksDBOptions(), create=False, read_only=True)
-    database.compact_by_and_by()
+    database.compact_some()
     assert level0(database) == PARTS * DEPTH
     assert database.get(b"0-0000") == b"%d" % (DEPTH - 1)
     database.close()

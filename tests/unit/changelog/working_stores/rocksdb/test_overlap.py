@@ -10,7 +10,7 @@ from varvite.changelog.working_stores.rocksdb.overlap import (
     DEPTH_FILE_BYTES_MIN,
     DEPTH_MAX,
     LEVEL0_FILES_MAX,
-    REWRITTEN_USUAL,
+    REWRITTEN_PART_USUAL,
     TINY_BYTES,
     Cluster,
     Rewrite,
@@ -77,7 +77,7 @@ def test_one_cluster_is_rewritten_when_the_ratio_is_reached() -> None:
 def test_many_clusters_are_rewritten_some_at_a_time() -> None:
     assert not rewritten(parted(8, 0.05))
     chosen = rewritten(parted(8, 0.15))
-    assert 8 * REWRITTEN_USUAL <= len(chosen) == 1
+    assert 8 * REWRITTEN_PART_USUAL <= len(chosen) == 1
 
 
 def test_the_ratio_is_kept_even_if_much_must_be_rewritten() -> None:
