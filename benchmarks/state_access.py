@@ -37,7 +37,7 @@ from varvite.changelog.types.factory import Types, as_type
 from varvite.changelog.working_stores.contract import WorkingStore
 from varvite.changelog.working_stores.hashmap.store import HashMapStore
 from varvite.changelog.working_stores.rocksdb.memory import SharedMemory
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.format.records import Link
 

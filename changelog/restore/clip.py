@@ -34,8 +34,8 @@ from varvite.changelog.working_stores.rocksdb.metadata import (
     StoreVersion,
     new_marker,
 )
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.errors import CorruptDataError, IncompatibleError, InvariantError
 from varvite.storage.format.records import ORIGIN, Link

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from varvite.changelog.chain.view import LineView
     from varvite.changelog.restore.local import LocalCopy
     from varvite.changelog.restore.restore import RestoreTarget
-    from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+    from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 
 _log: Final = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from varvite.changelog.restore.files import DOWNLOADS, fetch_snapshots
 from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
 from varvite.changelog.segments.replay import replay
 from varvite.changelog.segments.source import SegmentSource
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.storage.errors import CorruptDataError, MissingObjectError
 from varvite.storage.format import layout
 from varvite.storage.format.records import ORIGIN, SnapshotDescriptor, decode_record

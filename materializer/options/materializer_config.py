@@ -8,7 +8,7 @@ from pathlib import Path  # noqa: TC003  as above
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.retention.collector import UPLOAD_GRACE_S
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.materializer.options.policy import MaterializePolicy
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.layout import check_job_name

@@ -8,8 +8,8 @@ from varvite.changelog.commit import options as commits
 from varvite.changelog.restore import options as local_recovery
 from varvite.changelog.schema import pickled
 from varvite.changelog.working_stores import options as backends
-from varvite.changelog.working_stores.rocksdb import memory_options
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings import memory_options
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.materializer.options import driver, start
 from varvite.materializer.options.materializer_config import PERIODIC_ENABLED, MaterializerConfig
 from varvite.storage.job import options as storage

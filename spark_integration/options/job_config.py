@@ -12,7 +12,7 @@ from varvite.changelog.restore import options as local
 from varvite.changelog.restore.local import LocalRecovery
 from varvite.changelog.schema.pickled import GENERIC_TYPES
 from varvite.changelog.working_stores.options import BACKEND_TYPE, CUSTOM_OPTIONS, ROCKSDB, BackendSettings, MemoryShare
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.materializer.options import driver, start
 from varvite.materializer.options.materializer_config import PERIODIC_ENABLED, MaterializerConfig
 from varvite.spark_integration.options.executor_share import workers_per_executor

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from varvite.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES
-from varvite.changelog.working_stores.rocksdb.memory_options import (
+from varvite.changelog.working_stores.rocksdb.settings.memory_options import (
     MANAGED,
     PER_EXECUTOR,
     PER_WORKER,
     PREDEFINED,
     WRITE_BUFFER_RATIO,
 )
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.spark_integration.options.executor_share import workers_per_executor
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.options.declaration import options_of

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from varvite.changelog.working_stores.options import BACKEND_TYPE, CUSTOM_OPTIONS, HASHMAP, ROCKSDB
-from varvite.changelog.working_stores.rocksdb.memory_options import PREDEFINED
-from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
+from varvite.changelog.working_stores.rocksdb.settings.memory_options import PREDEFINED
+from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
 from varvite.spark_integration.options.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,

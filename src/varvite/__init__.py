@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from varvite.changelog.reading.reader import open_state
     from varvite.changelog.row import Row
     from varvite.changelog.types.factory import Types
-    from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
+    from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
     from varvite.changelog.working_stores.table_store import StoreTarget, TableStore
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
     from varvite.spark_integration.connectors.sink import Sink
@@ -88,7 +88,7 @@ _MODULE_OF: Final = {
     "MapStateDescriptor": "varvite.changelog.api.descriptors",
     "MemoryStateBackend": "varvite.spark_integration.options.state_backends",
     "OperatorStateStore": "varvite.changelog.api.operator_state",
-    "PredefinedOptions": "varvite.changelog.working_stores.rocksdb.predefined",
+    "PredefinedOptions": "varvite.changelog.working_stores.rocksdb.settings.predefined",
     "ReadOnlyBroadcastState": "varvite.changelog.api.operator_state",
     "ReduceFunction": "varvite.changelog.api.functions",
     "ReducingState": "varvite.changelog.api.state",

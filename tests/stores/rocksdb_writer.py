@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, BatchChanges, Model, link
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 SMALL = RocksDBOptions(write_buffer_size_bytes=1 << 16, target_file_size_bytes=1 << 16, recent_values_size_bytes=0)

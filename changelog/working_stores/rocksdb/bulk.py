@@ -28,7 +28,7 @@ from varvite.changelog.working_stores.rocksdb.metadata import (
     StoreVersion,
     new_marker,
 )
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions, rocksdict_options
 from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:

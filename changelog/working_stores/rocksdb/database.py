@@ -23,8 +23,8 @@ from rocksdict import (
     WriteOptions,
 )
 
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, level0_files, rocksdict_options
 from varvite.changelog.working_stores.rocksdb.overlap import SstFile
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions, level0_files, rocksdict_options
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import (
     CorruptDataError,

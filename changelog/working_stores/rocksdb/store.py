@@ -44,9 +44,9 @@ from varvite.changelog.working_stores.rocksdb.metadata import (
     read_states,
     read_version,
 )
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.overlap import clusters_of, plan_rewrite
 from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.sweep import SweepWork, sweep_states
 from varvite.changelog.working_stores.rocksdb.tables import (
     RecentValues,

@@ -10,8 +10,8 @@ stores its position. Each sweep checks
 So a sweep costs about as much as the writes before it, and where values expire as fast as they are written, about a
 quarter of the rows at most have expired.
 
-Where no file may span two parts of the key groups (`varvite.changelog.restore.part_replay`), the rows of many slices are
-removed together, part by part.
+Where no file may span two parts of the key groups (`varvite.changelog.restore.part_replay`), the rows of many slices
+are removed together, part by part.
 
 Invariants: I5 (rows that have expired for every later batch are removed and no others; values from before TTL was
 switched on have the stamp `STAMP_MIN`), I10 (a slice, and `HELD_ROWS_MAX` keys, are in memory at once).

@@ -197,7 +197,7 @@ class WriteBehind:
         return not self._fits(tables, times=1)
 
     def may_seal(self, tables: Mapping[str, RocksDBValueTable]) -> bool:
-        """May they be written over several batches? Nothing else is being written, and there is room for twice as much."""
+        """May the writing be spread over batches? Nothing else is being written, and all would fit twice."""
         return self._leaving is None and self._fits(tables, times=2)
 
     def seal(self, version: StoreVersion) -> None:

@@ -16,7 +16,7 @@ from varvite.changelog.restore.restore import can_catch_up, catch_up, restore
 from varvite.changelog.working_stores.custom import copy_store, open_custom_store
 from varvite.changelog.working_stores.hashmap.store import HashMapStore
 from varvite.changelog.working_stores.rocksdb.memory import SharedMemory
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.table_store import StoreTarget
 from varvite.storage.format.records import ORIGIN
 

@@ -1,7 +1,7 @@
 """`pyflink.datastream`'s names that varvite has; see docs/guide/pyflink.md."""
 
 from varvite.changelog.api.functions import AggregateFunction, Function, ReduceFunction
-from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
+from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
 from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
 from varvite.spark_integration.api.connected import ConnectedStreams
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment

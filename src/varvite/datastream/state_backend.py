@@ -1,6 +1,6 @@
 """`pyflink.datastream.state_backend`'s names that varvite has."""
 
-from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
+from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
 from varvite.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,

@@ -18,7 +18,7 @@ from varvite.changelog.row import make_row, row_class
 from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.segments.segment import SegmentHeader, encode_segment
 from varvite.changelog.types.factory import Types, as_type
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.format.records import Link, StateSchema
 

@@ -15,7 +15,7 @@ from varvite.changelog.restore.files import describe_snapshot
 from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.segments.columns import type_of
 from varvite.changelog.segments.segment import SegmentHeader, encode_segment
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.format.records import Link, StateSchema, ValueVersion
 

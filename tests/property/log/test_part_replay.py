@@ -28,7 +28,7 @@ from varvite.changelog.segments import replay as replay_module
 from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.segments.replay import FlooredSegment, replay
 from varvite.changelog.working_stores.rocksdb import columns as rocksdb_columns
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 OPTIONS = RocksDBOptions(write_buffer_size_bytes=1 << 16)

@@ -36,7 +36,7 @@ from varvite.changelog.segments.replay import FlooredSegment, replay
 from varvite.changelog.segments.segment import decode_segment, encode_segment
 from varvite.changelog.working_stores.hashmap.store import HashMapStore
 from varvite.changelog.working_stores.rocksdb import columns as rocksdb_columns
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.format.records import ORIGIN, StateSchema
 

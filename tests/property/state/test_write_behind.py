@@ -19,7 +19,7 @@ from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.segments.column_changes import ColumnChanges
 from varvite.changelog.types.factory import Types, parse_type_string
 from varvite.changelog.working_stores.rocksdb import write_behind as rocksdb_write_behind
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.format.records import ORIGIN, Link, StateSchema
 

@@ -23,8 +23,8 @@ from varvite.changelog.working_stores.rocksdb import bulk as rocksdb_bulk
 from varvite.changelog.working_stores.rocksdb import store as rocksdb_store
 from varvite.changelog.working_stores.rocksdb import sweep as rocksdb_sweep
 from varvite.changelog.working_stores.rocksdb.database import Database, rocksdb_error
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.overlap import SstFile
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 
 FILES_MAX = 4
 """Files from which on they are compacted into one."""

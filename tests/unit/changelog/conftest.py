@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+    from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from varvite.changelog.restore import files as snapshot_files
 from varvite.changelog.restore.clip import SnapshotSource, open_clipped
 from varvite.changelog.restore.files import FileChecksums, describe_snapshot, fetch_snapshot, fetch_snapshots
 from varvite.changelog.segments.batch import Batch
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.errors import (
     CorruptDataError,

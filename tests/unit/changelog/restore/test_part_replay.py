@@ -29,7 +29,7 @@ from varvite.changelog.segments.replay import FlooredSegment, replay
 from varvite.changelog.types.factory import Types, as_type
 from varvite.changelog.working_stores.rocksdb.database import Database
 from varvite.changelog.working_stores.rocksdb.keys import key_group_of
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.errors import IncompatibleError, InvariantError, MissingObjectError
 from varvite.storage.format.records import StateSchema, ValueVersion

@@ -11,8 +11,8 @@ import pytest
 
 from varvite.changelog.restore.local import LocalRecovery
 from varvite.changelog.working_stores.options import BackendSettings, MemoryShare
-from varvite.changelog.working_stores.rocksdb.memory_options import MANAGED, PREDEFINED
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.memory_options import MANAGED, PREDEFINED
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.materializer.options.materializer_config import PERIODIC_ENABLED, MaterializerConfig
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.messages.protocol import decode_message, encode_message

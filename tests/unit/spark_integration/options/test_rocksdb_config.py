@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.options.rocksdb_config import (
     SIZES_OF_A_STORE,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from examples.sqlite_store import SQLiteStore
-from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
+from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.options.checkpoint_storage import (
     FileSystemCheckpointStorage,

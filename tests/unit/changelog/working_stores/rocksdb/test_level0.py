@@ -11,7 +11,7 @@ import pytest
 from rocksdict import WriteBatch
 
 from varvite.changelog.working_stores.rocksdb.database import BATCHES_PER_COMPACTION, Database
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, level0_files
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions, level0_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from rocksdict import Rdict
 from tests.stores.rocksdb_writer import SMALL
 from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES, SharedMemory, plan_memory
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions, rocksdict_options
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.changelog.working_stores.rocksdb.tables import RecentValues
 from varvite.storage.errors import InvalidRequestError

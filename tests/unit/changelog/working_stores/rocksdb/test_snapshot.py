@@ -23,7 +23,7 @@ from tests.jobs.state_model import (
     model_of,
 )
 from varvite.changelog.working_stores.rocksdb.bulk import write_table_snapshot
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.errors import (
     InvalidRequestError,

@@ -30,7 +30,7 @@ from varvite.changelog.segments.batch import Batch
 from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.types.factory import as_type
 from varvite.changelog.working_stores.rocksdb import tables as rocksdb_tables
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.changelog.working_stores.rocksdb.tables import RecentValues, remembered_bytes
 from varvite.storage.errors import (

@@ -16,7 +16,7 @@ from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.segments.column_changes import ColumnChanges
 from varvite.changelog.types.factory import Types, as_type, parse_type_string
 from varvite.changelog.working_stores.rocksdb import write_behind as rocksdb_write_behind
-from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.changelog.working_stores.rocksdb.tables import remembered_bytes
 from varvite.changelog.working_stores.rocksdb.write_behind import HELD_BATCHES_MAX, SLICES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from varvite.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES
-from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
+from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
 from varvite.storage.options.declaration import ConfigOption
 from varvite.storage.options.kinds import BOOLEAN, FRACTION, MEMORY_SIZE, member_of
 
