@@ -58,11 +58,6 @@ def key_group_start(key_group: int) -> bytes:
     return key_group.to_bytes(2, "big")
 
 
-def key_group_of(key: bytes) -> int:
-    """The key group of a row."""
-    return key[0] << 8 | key[1]
-
-
 def successor(start: bytes) -> bytes:
     """The lowest key above every key that begins with `start`, which is not all FF."""
     head = start.rstrip(b"\xff")

@@ -28,7 +28,6 @@ from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.segments.replay import FlooredSegment, replay
 from varvite.changelog.types.factory import Types, as_type
 from varvite.changelog.working_stores.rocksdb.database import Database
-from varvite.changelog.working_stores.rocksdb.keys import key_group_of
 from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.errors import IncompatibleError, InvariantError, MissingObjectError
@@ -57,7 +56,7 @@ def sst_spans(directory: Path) -> list[set[int]]:
     database = Database(directory, OPTIONS, create=False)
     files = database.files()
     database.close()
-    found = [{key_group_of(file.first), key_group_of(file.last)} for file in files]
+    found = [{int.from_bytes(key[:2], "big") for key in (file.first, file.last)} for file in files]
     return [span for span in found if span != {0xFFFF}]
 
 

@@ -101,13 +101,16 @@ def test_without_the_strategy_nothing_is_checked(hashmap: HashMapStore, rocksdb:
 
 @pytest.mark.parametrize("kind", PLAIN)
 @pytest.mark.parametrize("filtered", [True, False])
-def test_a_full_snapshot_leaves_out_what_has_expired(
-    hashmap: HashMapStore, tmp_path: Path, kind: str, filtered: bool
+@pytest.mark.parametrize("backend", ["hashmap", "sqlite"])
+def test_a_full_snapshot_of_a_table_store_leaves_out_what_has_expired(
+    tmp_path: Path, backend: str, kind: str, filtered: bool
 ) -> None:
     state = schema(kind, lambda b: b.cleanup_full_snapshot() if filtered else b)
-    hashmap.apply([rows(state, half_expired())], link(1))
-    hashmap.write_snapshot(tmp_path / "snapshot", AT_150)
-    assert held(hashmap, state) == EVEN | ODD, "what is in memory stays"
+    store = open_store(backend, tmp_path / "store", KEY_TYPE, 0, KEY_GROUPS)
+    store.apply([rows(state, half_expired())], link(1))
+    store.write_snapshot(tmp_path / "snapshot", AT_150)
+    assert held(store, state) == EVEN | ODD, "what is in the store stays"
+    store.close()
     copy = open_snapshot("hashmap", tmp_path / "snapshot")
     assert held(copy, state) == (ODD if filtered else EVEN | ODD)
 

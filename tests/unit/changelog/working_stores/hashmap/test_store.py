@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from varvite.changelog.schema.history import change
 from varvite.changelog.segments.batch import Batch
 from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.working_stores.hashmap.store import HashMapStore
@@ -77,3 +78,18 @@ def test_a_range_must_not_be_empty() -> None:
     for low, high in ((3, 3), (-1, 2)):
         with pytest.raises(InvalidRequestError):
             store(low, high)
+
+
+def test_a_version_that_leaves_the_values_as_they_are_keeps_the_table() -> None:
+    longs = StateSchema(name="value", kind="value", value_type="1:long")
+    wider = change(VALUE, longs, {}, "op", migrates=False).schema
+    store_ = store()
+    store_.apply([puts((0, "a", 1))], Link(1, "t1"))
+    table = store_.value_table(VALUE)
+    store_.register(wider)
+    assert store_.value_table(wider) is table
+    store_.revert()
+    assert store_.value_table(VALUE) is table
+    store_.register(wider)
+    store_.apply([StateChanges(wider, [1], ["b"], None, None, [1 << 40])], Link(2, "t2"))
+    assert sorted(store_.value_table(wider).items()) == [(0, "a", 1), (1, "b", 1 << 40)]
