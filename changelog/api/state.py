@@ -49,8 +49,8 @@ class ValueState(State, Generic[T]):
     def get_many(self, keys: BatchKeys) -> Any:
         """The values of the keys, whatever the current key is: an Arrow array of the state's type, null for none.
 
-        Raises `InvalidRequestError`, as do the other two, if values of the state's type have no Arrow form (lists,
-        maps, pickled objects, integers of any size), or `keys` does not come from the context of a vectorised function.
+        Raises `InvalidRequestError` if values of the state's type have no Arrow form (lists, maps, pickled objects,
+        integers of any size), or `keys` does not come from the context of a vectorised function; the other two as well.
         """
         raise _one_key_only(self, keys)
 

@@ -10,8 +10,8 @@ is switched on, changed or switched off. Expiry follows from the stamp and from 
   to this one had expired, removed or not; so a read never depends on the progress of cleanup.
   It is a stamp of one time characteristic: another one is refused unless nothing can have expired yet.
 
-The record changes only in a batch, with that batch's time, and is in the log with the batch's rows, or as a state
-without rows (`empty_changes`), so replay and every restore come to the same record (I5).
+The record changes only in a batch, with that batch's time. It is in the log with the batch's rows, or as a state
+without rows (`empty_changes`). So replay and every restore come to the same record (I5).
 """
 
 from __future__ import annotations

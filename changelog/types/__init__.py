@@ -16,7 +16,7 @@ Invariants: I5 (equal values have equal wire bytes, whatever process or store ma
 | `collections` | lists, arrays, maps, pickled objects |
 | `composites` | tuples and rows |
 | `composites_fast` | columns and freezing of tuples without a visit of each field |
-| `dynamic_key` | keys whose type nobody has declared |
+| `dynamic_key` | keys without a declared type |
 | `stamped` | values with a time stamp, for TTL |
 | `columns` | canonical Arrow columns of the methods for many keys |
 | `text` | type strings on disk, Spark's DDL |

@@ -142,7 +142,7 @@ class MapType(MutableType):
 
 
 class PickledType(MutableType):
-    """Any object that pickle or cloudpickle can write; whoever can write the storage can run code in the job."""
+    """Any object that pickle or cloudpickle can write; write access to the storage is then access to the job."""
 
     def notation(self) -> str:
         return "pickled"

@@ -1,8 +1,8 @@
 """Fast paths of tuples and rows: columns of numbers from one visit of each tuple, freezing without a call per field.
 
 Tuples and numbers are scattered in memory, and each visit of one is a miss of the processor's cache. Flattening the
-tuples and then filling a column visits each number twice. `marshal` visits it once, and version 2 of its format (which
-Python documents and keeps) writes an int below 2**31 in 5 bytes, a float in 9 and the head of a tuple in 5. So rows of
+tuples and then filling a column visits each number twice. `marshal` visits it once. Version 2 of its format, which
+Python documents and keeps, writes an int below 2**31 in 5 bytes, a float in 9 and the head of a tuple in 5. So rows of
 such numbers have one width, and numpy extracts the columns from them. Nothing in that format outlives the call.
 
 The columns cost some 60 lines and the marshalled bytes of 4,096 rows at a time. They save a third: 100,000 tuples of a

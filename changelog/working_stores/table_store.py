@@ -1,14 +1,13 @@
 """`TableStore`: the base class of working stores, varvite's in memory and users' own; a subclass only keeps rows.
 
-What every working store must get right besides is here: which states there are, the version, that a batch counts as a
-whole or not at all, which rows of a batch count, timers, values of older schemas, and snapshots in the one format that
-all stores share.
+Everything else that a working store must get right is here: its states and its version, batches that count as a whole
+or not at all, accepted key groups, timers, values of older schemas, and snapshots in the format of all stores.
 
 A table holds values of one version of its state's schema. Values of an older version are converted into a table of
 their own, and the older table stays until the newer version is confirmed. Timers are kept in memory, about 100 bytes
 each.
 
-Invariants: I4, I5 (as `WorkingStore` says), I9 (a store is always made empty; what it needs is restored).
+Invariants: I4, I5 (as `WorkingStore` says), I9 (a store is always made empty and then restored).
 """
 
 from __future__ import annotations

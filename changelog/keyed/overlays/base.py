@@ -3,10 +3,9 @@
 An overlay answers reads before the confirmed table does, and becomes rows of `StateChanges`: by key group, and within
 one key by key, in the order in which the batch first changed them. Reads leave no trace in the rows.
 
-A batch's changes may leave in several parts. `cut` moves what is pending into one more overlay, the *sealed* one, which
-lies between the overlay and the table: there it stays pending and readable. Later cuts go into the same sealed overlay,
-so what is kept is bounded by the net effect of the batch, however many parts there are. A batch without a cut pays
-nothing for this.
+A batch's changes may leave in several parts. `cut` moves the pending changes into one more overlay, the *sealed* one,
+between the overlay and the table. There they stay pending and readable. Later cuts go into the same sealed overlay, so
+its size is bounded by the net effect of the batch, for any number of parts. A batch without a cut pays nothing for it.
 """
 
 from __future__ import annotations

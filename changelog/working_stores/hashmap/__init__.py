@@ -1,7 +1,7 @@
 """The working store in memory, of Python dicts.
 
-Invariants: I5 (what is loaded lazily is what the restored store holds; cleanup removes only what no batch can see), I9
-(nothing is on disk), I10 (cleanup is bounded by the accesses).
+Invariants: I5 (lazily loaded rows are those of the restored store; cleanup removes only values that no batch can see),
+I9 (nothing is on disk), I10 (cleanup is bounded by the accesses).
 
 | module | owns |
 |---|---|

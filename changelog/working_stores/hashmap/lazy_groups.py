@@ -5,7 +5,7 @@ key group is read from it at its first access, or while nobody waits. Nothing ch
 changes a key group in memory loads it first. So a key group is either untouched and as it was at the restored commit,
 or in memory.
 
-Invariants: I5 (what is loaded is what the other store holds), I9 (the other store is a cache, too).
+Invariants: I5 (loaded rows are those of the other store), I9 (the other store is a cache, too).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PARTS: Final = 32
 
 
 class LazyGroups(dict[int, dict[Any, Any]]):
-    """Key group → cells. Only `[]` loads: all else sees only what is loaded."""
+    """Key group → cells. Only `[]` loads: all else sees only loaded key groups."""
 
     def __init__(self, key_groups: Iterable[int], load: Callable[[int], dict[Any, Any]]) -> None:
         """`load` reads the cells of a key group; it is called once for each."""

@@ -95,6 +95,7 @@ class HashMapStore(TableStore):
         self._cleanups.pop(table, None)
 
     def write(self, rows: Sequence[TableChanges]) -> None:
+        """Write the rows. If it raises, some may be written: the store is torn then, and is discarded."""
         for table, changes in rows:
             table.apply(changes)
 
@@ -195,7 +196,7 @@ class HashMapStore(TableStore):
         self._release_source()
 
     def _table(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> Any:
-        """Every access to a table begins here: it must not show what is only prepared."""
+        """Every access to a table begins here: it must not show prepared changes."""
         self._undo_ahead()
         return super()._table(schema, migrate)
 

@@ -208,7 +208,7 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
     def holds_any(
         self, key_group: int, key: Any, without: AbstractSet[Any], accepts: Callable[[Any], bool] | None
     ) -> bool:
-        """The same as `MapOverlay.holds_any`, over what is confirmed."""
+        """`MapOverlay.holds_any` of the confirmed entries."""
         entries: dict[Any, Any] = self.group(key_group).get(key) or {}
         return any(
             map_key not in without and (accepts is None or accepts(stored)) for map_key, stored in entries.items()

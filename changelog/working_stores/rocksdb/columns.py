@@ -104,7 +104,7 @@ class ColumnRows:
                 put(key, value)
 
     def _rows(self) -> tuple[Column, Column]:
-        """Keys, distinct and ascending, and values, null for what is to be deleted."""
+        """Keys, distinct and ascending, and values, null for a deletion."""
         runs = [(form, _together(list(run))) for form, run in groupby(self._added, key=attrgetter("form"))]
         parts = [(_keys(form, columns), _values(form, columns)) for form, columns in runs]
         keys, values = (_concat(columns) for columns in zip(*parts, strict=True))

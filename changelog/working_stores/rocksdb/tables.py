@@ -362,7 +362,7 @@ class RocksDBMapTable(_Table):
     def holds_any(
         self, key_group: int, key: Any, without: AbstractSet[Any], accepts: Callable[[Any], bool] | None
     ) -> bool:
-        """The same as `MapOverlay.holds_any`, over what is confirmed."""
+        """`MapOverlay.holds_any` of the confirmed entries."""
         start = self.form.prefixes[key_group] + self._key_to_wire(key)
         skip, map_key, value = len(start), self._map_key.from_wire, self._value
         return any(
