@@ -1,4 +1,14 @@
-"""`pyflink.common`'s names that varvite has."""
+"""`pyflink.common`'s names that varvite has, where its users look for them; no code of its own.
+
+| module | owns |
+|---|---|
+| `configuration` | `Configuration` |
+| `job_execution_result` | `JobExecutionResult` |
+| `time` | `Duration` and `Time` |
+| `typeinfo` | `Types` and `TypeInformation` |
+| `types` | `Row` |
+| `watermark_strategy` | timestamps and watermarks |
+"""
 
 from varvite.changelog.api.ttl_config import Time
 from varvite.changelog.row import Row

@@ -1,4 +1,20 @@
-"""`pyflink.datastream`'s names that varvite has; see docs/guide/pyflink.md."""
+"""`pyflink.datastream`'s names that varvite has, where its users look for them (docs/guide/pyflink.md); no code.
+
+| module | owns |
+|---|---|
+| `checkpoint_config` | settings of checkpoints |
+| `checkpoint_storage` | checkpoint storages |
+| `checkpointing_mode` | `CheckpointingMode` |
+| `data_stream` | streams |
+| `execution_mode` | `RuntimeExecutionMode` |
+| `externalized_checkpoint_retention` | `ExternalizedCheckpointRetention` |
+| `functions` | functions and their contexts |
+| `output_tag` | `OutputTag` |
+| `state` | states and their descriptors |
+| `state_backend` | state backends |
+| `stream_execution_environment` | `StreamExecutionEnvironment` |
+| `window` | windows and triggers |
+"""
 
 from varvite.changelog.api.functions import AggregateFunction, Function, ReduceFunction
 from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
