@@ -1,9 +1,8 @@
-"""The command `varvite`: materialize, look at what is stored, package for a cluster.
+"""The command `varvite`: materialize, inspect a storage, package for a cluster.
 
-Exit codes of `materialize`: 0 ended when asked to, or `--once` did everything, or `--now` left its requests; 1 `--once`
-left something undone, or there is no job to do it for, or `--now` could not ask for all; 2 the options, the storage or
-the working directory are wrong; 3 the step that ran when it was asked to stop was abandoned after `--stop-timeout`,
-which harms nothing.
+Exit codes of `materialize`: 0 it was stopped, or `--once` did everything, or `--now` left its requests; 1 `--once` left
+something undone, or there is no job, or `--now` could not leave all requests; 2 the options, the storage or the working
+directory are wrong; 3 a step was abandoned `--stop-timeout` after the stop request, which is harmless.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ STOP_MS: Final = MaterializerConfig.stop_ms
 @click.option(
     "--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A spark.varvite.* option, as for spark-submit."
 )
-@click.option("--once", is_flag=True, help="Materialize whatever has a log, collect garbage, and end.")
-@click.option("--now", is_flag=True, help="Ask the running materializers to materialize everything now, and end.")
+@click.option("--once", is_flag=True, help="Materialize every range that has a log, collect garbage, and end.")
+@click.option("--now", is_flag=True, help="Request a materialization from the running materializers, and end.")
 @click.option(
     "--json", "as_json", is_flag=True, help="JSON lines on standard output, everything else on standard error."
 )
@@ -121,10 +120,10 @@ def _run(options: dict[str, Any]) -> int:
     if options["now"] and options["once"]:
         raise InvalidRequestError("--now leaves the work to the materializers that run, --once does it here: give one")
     if options["now"]:
-        return _ask(config, as_json=options["as_json"])
+        return _request_all(config, as_json=options["as_json"])
     if options["once"]:
         _check_there(config)
-        config = replace(config, share=False)  # what runs once leaves nothing to others
+        config = replace(config, share=False)  # a run with --once leaves nothing to others
     give_back_large_blocks()
     stop = StopSignal()
     stop_on_signals(stop)
@@ -138,7 +137,7 @@ def _run(options: dict[str, Any]) -> int:
 
 
 def _check_there(config: MaterializerConfig) -> None:
-    """Raises if the storage or the named job does not exist: a run with `--once` waits for nothing."""
+    """Raise an error if the storage or the named job does not exist: `--once` does not wait for them."""
     try:
         root = open_root(config.storage_url, dict(config.storage_options))
         if config.job is not None:
@@ -147,7 +146,7 @@ def _check_there(config: MaterializerConfig) -> None:
         raise click.ClickException(str(error)) from error
 
 
-class AskedLine(msgspec.Struct, frozen=True):
+class RequestLine(msgspec.Struct, frozen=True):
     """A line of `varvite materialize --now --json`."""
 
     job: str
@@ -156,19 +155,19 @@ class AskedLine(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """For people."""
-        outcome = "asked for a materialization" if self.error is None else f"not asked: {self.error}"
+        """Text for people."""
+        outcome = "materialization requested" if self.error is None else f"not requested: {self.error}"
         return f"{self.job}: {outcome}"
 
 
-def _ask(config: MaterializerConfig, *, as_json: bool) -> int:
-    """Leave a request for every job; the exit code."""
+def _request_all(config: MaterializerConfig, *, as_json: bool) -> int:
+    """Leave a request for every job; returns the exit code."""
     try:
         root = open_root(config.storage_url, dict(config.storage_options))
         if config.job is None:
-            lines = [_asked_or_error(root, name) for name in job_names(root)]
+            lines = [_request_or_error(root, name) for name in job_names(root)]
         else:
-            lines = [_asked(root, config.job)]
+            lines = [_request(root, config.job)]
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if as_json or not lines:
@@ -178,16 +177,16 @@ def _ask(config: MaterializerConfig, *, as_json: bool) -> int:
     return FAILED_EXIT_CODE if any(line.error for line in lines) else 0
 
 
-def _asked(root: ObjectStore, name: str) -> AskedLine:
+def _request(root: ObjectStore, name: str) -> RequestLine:
     ask(open_job(root, name).store, SystemClock(), SystemTokens())
-    return AskedLine(name)
+    return RequestLine(name)
 
 
-def _asked_or_error(root: ObjectStore, name: str) -> AskedLine:
+def _request_or_error(root: ObjectStore, name: str) -> RequestLine:
     try:
-        return _asked(root, name)
+        return _request(root, name)
     except VarviteError as error:
-        return AskedLine(name, str(error.with_context(job=name)))
+        return RequestLine(name, str(error.with_context(job=name)))
 
 
 def _config(options: dict[str, Any]) -> MaterializerConfig:
@@ -228,7 +227,7 @@ def _append(path: Path) -> Generator[BinaryIO]:
     try:
         yield file
     finally:
-        with suppress(OSError):  # that it could not be written was said
+        with suppress(OSError):  # the failed write was reported
             file.close()
 
 

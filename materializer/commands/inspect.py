@@ -1,4 +1,4 @@
-"""`varvite jobs`, `varvite checkpoints` and `varvite sweep`: what is stored, as tables or JSON lines."""
+"""`varvite jobs`, `varvite checkpoints` and `varvite sweep`: the stored jobs and checkpoints, and their garbage."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _AREAS: Final = (
     layout.SNAPSHOT_FILES,
     layout.SAVEPOINT_FILES,
 )
-"""Where a collector deletes."""
+"""Prefixes of the objects that a collector deletes."""
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,13 +60,12 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     operators: tuple[str, ...] = ()
     log_segments: int = 0
     log_bytes: int = 0
-    """What a restore of the newest checkpoint replays, over all operators."""
+    """Log that a restore of the newest checkpoint replays, over all operators."""
     chosen_seq: int | None = None
-    """The checkpoint that the next start goes on from, if `varvite restore` has chosen one and no batch has followed.
-    """
+    """The checkpoint that the next start continues from, if `varvite restore` has chosen one and no batch followed."""
     chosen_batch: int | None = None
     error: str | None = None
-    """Why the job cannot be read; then nothing else is known of it."""
+    """The error, if the job cannot be read; then the other fields are empty."""
 
 
 class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,13 +76,13 @@ class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     time: str
     complete: bool
-    """Whether it can be read and gone back to: nobody deletes what it needs. Of others only the log is kept."""
+    """Can it be read and restored? Of an incomplete checkpoint only the log is kept."""
     full: bool
     mutations: int
     log_bytes: int
     """Stored bytes of the batch's own segments."""
     snapshots: tuple[str, ...]
-    """Bases that the job took over with this checkpoint; not known of a full one."""
+    """Snapshots that the job adopted with this checkpoint; not known of a full one."""
     needs_from: int
 
 
@@ -99,18 +98,18 @@ class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_files: int | None = None
     savepoint_files: int | None = None
     size_bytes: int | None = None
-    """Of what is deleted."""
+    """Bytes of the deleted objects."""
     aborted: int | None = None
     unreadable: tuple[str, ...] = ()
     error: str | None = None
-    """Why nothing was collected, or only a part."""
+    """The error, if nothing was collected, or only a part."""
 
 
 class NamedSweepLine(SweepLine, frozen=True, kw_only=True):
     """The line of `varvite sweep --json`."""
 
     names: tuple[str, ...]
-    """Of what is deleted, in that order."""
+    """Names of the deleted objects, in order of deletion."""
 
 
 class SweptLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,13 +131,15 @@ def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: b
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
     show_lines(lines, as_json=as_json, rare=("chosen_seq", "chosen_batch", "error"))
-    _end_with_errors(lines)
+    _exit_if_failed(lines)
 
 
 @click.command()
 @click.argument("job")
 @storage_parameters(required=True)
-@click.option("--limit", default=DEFAULT_LIMIT, show_default=True, type=click.IntRange(1), help="The newest so many.")
+@click.option(
+    "--limit", default=DEFAULT_LIMIT, show_default=True, type=click.IntRange(1), help="Number of checkpoints to list."
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def checkpoints(
     job: str, storage_url: str, storage_options: dict[str, Any] | None, limit: int, *, as_json: bool
@@ -147,11 +148,11 @@ def checkpoints(
     try:
         reader = job_chain(job, storage_url, storage_options)
         kept = kept_now(reader)
-        found = newest_commits(reader, limit)
-        if found.commits or found.damage is None:
-            show_lines([_checkpoint_line(commit, kept) for commit in found.commits], as_json=as_json)
-        if found.damage is not None:
-            raise found.damage.with_context(job=job)
+        commits, damage = newest_commits(reader, limit)
+        if commits or damage is None:
+            show_lines([_checkpoint_line(commit, kept) for commit in commits], as_json=as_json)
+        if damage is not None:
+            raise damage.with_context(job=job)
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
 
@@ -159,8 +160,8 @@ def checkpoints(
 @click.command()
 @storage_parameters(required=True)
 @click.option("--job", metavar="NAME", help="The one job to sweep; without it, all.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
-@click.option("--wide", is_flag=True, help="Also the names of all objects.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("--wide", is_flag=True, help="Also list the names of all objects.")
 @click.option(
     "--grace-hours",
     default=UPLOAD_GRACE_S / 3600,
@@ -179,27 +180,27 @@ def sweep(
     wide: bool,
     as_json: bool,
 ) -> None:
-    """Delete what no retained checkpoint needs: old log, old bases, what crashed attempts left."""
+    """Delete objects that no retained checkpoint needs: old log, old bases, leftovers of crashed attempts."""
     try:
         root = open_root(storage_url, storage_options)
         if job is not None:
             swept = [_sweep(open_job(root, job), job, root, grace_hours * 3600, dry_run=dry_run)]
         else:
-            one = partial(_sweep_or_error, root=root, grace_s=grace_hours * 3600, dry_run=dry_run)
-            swept = in_parallel(one, job_names(root))
+            sweep_job = partial(_sweep_or_error, root=root, grace_s=grace_hours * 3600, dry_run=dry_run)
+            swept = in_parallel(sweep_job, job_names(root))
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
-        show_lines([one.named() for one in swept], as_json=True)
+        show_lines([result.with_names() for result in swept], as_json=True)
     else:
-        show_lines([one.line for one in swept], as_json=False, rare=("error",))
+        show_lines([result.line for result in swept], as_json=False, rare=("error",))
     if wide and not as_json:
-        show_lines([line for one in swept for line in one.objects()], as_json=False)
-    _end_with_errors([one.line for one in swept])
+        show_lines([line for result in swept for line in result.objects()], as_json=False)
+    _exit_if_failed([result.line for result in swept])
 
 
-def _end_with_errors(lines: Iterable[JobLine | SweepLine]) -> None:
-    """Exit code 1 if one of the jobs could not be read; the others were shown all the same."""
+def _exit_if_failed(lines: Iterable[JobLine | SweepLine]) -> None:
+    """Exit with code 1 if one of the jobs could not be read; the others were shown all the same."""
     if any(line.error is not None for line in lines):
         sys.exit(1)
 
@@ -260,13 +261,13 @@ def _checkpoint_line(commit: Commit, kept: Retention) -> CheckpointLine:
 
 
 class _Swept(NamedTuple):
-    """What a sweep of a job has deleted, or would."""
+    """Result of a job's sweep: the deleted objects, or in a dry run those that would be deleted."""
 
     line: SweepLine
     sizes: dict[str, int]
     """Object → bytes."""
 
-    def named(self) -> NamedSweepLine:
+    def with_names(self) -> NamedSweepLine:
         return NamedSweepLine(**msgspec.structs.asdict(self.line), names=tuple(self.sizes))
 
     def objects(self) -> list[SweptLine]:
@@ -276,11 +277,11 @@ class _Swept(NamedTuple):
 def _sweep(job: OpenJob, name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> _Swept:
     store, record = job
     reader = ChainReader(store, record.job_id)
-    known = {meta.name: meta.size_bytes for area in _AREAS for meta in store.list(area)}
+    stored = {meta.name: meta.size_bytes for area in _AREAS for meta in store.list(area)}
     report: CollectReport = Collector(reader, SystemClock(), SystemTokens(), grace_s).collect(dry_run=dry_run)
     if record.cloned_from is not None and not report.shares and not dry_run:
         release_clone(JobStore(root, record.cloned_from), record.job_id)
-    sizes = {one: known.get(one, 0) for one in report.names}
+    sizes = {object_name: stored.get(object_name, 0) for object_name in report.names}
     line = SweepLine(
         job=name,
         dry_run=dry_run,

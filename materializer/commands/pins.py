@@ -1,6 +1,6 @@
-"""`varvite pins`: what readers keep in a job's storage, and letting go of what a killed one has left behind.
+"""`varvite pins`: lists the pins of readers in a job's storage, and releases those that a killed reader has left.
 
-No clock decides that a reader is dead, so nothing releases its pin but an operator, who says which, or how old.
+No clock decides that a reader is dead, so only a user releases its pin, by name or by age.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class PinLine(msgspec.Struct, frozen=True, kw_only=True):
     pin: str
     holder: str | None = None
     seq: int | None = None
-    """The checkpoint that is kept."""
+    """The pinned checkpoint."""
     created: str | None = None
-    """By the holder's clock."""
+    """Time of its creation, by the holder's clock."""
     entries: int | None = None
-    """Entries of the chain, and what belongs to them, that only this pin and older ones keep from being deleted."""
+    """Entries of the chain that only this pin and older ones protect from deletion."""
     error: str | None = None
-    """Why the pin cannot be read; then nothing else is known of it, and nothing of the job is deleted."""
+    """The error, if the pin cannot be read; then the other fields are empty, and nothing of the job is deleted."""
 
 
 @click.group()
 def pins() -> None:
-    """What readers keep from being deleted while they read."""
+    """Pins: marks that protect a checkpoint from deletion while a reader works."""
 
 
 @pins.command(name="list")
@@ -85,23 +85,23 @@ def release(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Release pins of JOB: those that are named, or the old ones; what only they kept goes with the next collection.
+    """Release pins of JOB by name or by age. The next garbage collection deletes the objects that only they kept.
 
-    The pins of the retention by time are never old: the materializer releases them. A reader whose pin is released
-    while it reads fails, but never reads anything wrong.
+    --older-than skips the pins of the retention by time: the materializer releases those. A reader whose pin is
+    released while it reads fails, but never reads wrong data.
     """
     try:
         if bool(names) == (age_ms is not None):
             raise InvalidRequestError("say which pins to release: name them, or give --older-than")
         if damaged and age_ms is not None:
-            raise InvalidRequestError("--damaged goes with pins that are named: of what cannot be read no age is known")
+            raise InvalidRequestError("--damaged goes with pin names: a pin that cannot be read has no known age")
         reader = job_chain(job, storage_url, storage_options)
         listed = list_all_pins(reader)
         lines = _lines(job, reader, listed)
         if age_ms is not None:
             chosen = [lines[pin] for pin in _old(lines, SystemClock().now_ms() - age_ms)]
         else:
-            chosen = _named([*lines.values(), *_damaged(job, listed)], names, job, damaged=damaged)
+            chosen = _by_name([*lines.values(), *_damaged(job, listed)], names, job, damaged=damaged)
         if not dry_run:
             reader.store.delete([layout.pin(line.pin) for line in chosen])
     except VarviteError as error:
@@ -110,18 +110,20 @@ def release(
 
 
 def _lines(job: str, reader: ChainReader, listed: Sequence[ListedPin]) -> dict[Pin, PinLine]:
-    """Of the pins that can be read, the oldest first."""
+    """The lines of the pins that can be read, the oldest first."""
     head = reader.head()
     keep_from = head.keep_from if head is not None else 0
-    readable = [one.pin for one in listed if not isinstance(one.pin, CorruptDataError)]
-    found = sorted(readable, key=lambda pin: (pin.needs_from, pin.created_ms, pin.token))
-    ends = [*(pin.needs_from for pin in found[1:]), keep_from]
-    return {pin: _line(job, pin, min(end, keep_from)) for pin, end in zip(found, ends, strict=False)}
+    readable = [stored.pin for stored in listed if not isinstance(stored.pin, CorruptDataError)]
+    ordered = sorted(readable, key=lambda pin: (pin.needs_from, pin.created_ms, pin.token))
+    ends = [*(pin.needs_from for pin in ordered[1:]), keep_from]
+    return {pin: _line(job, pin, min(end, keep_from)) for pin, end in zip(ordered, ends, strict=False)}
 
 
 def _damaged(job: str, listed: Sequence[ListedPin]) -> list[PinLine]:
     return [
-        PinLine(job=job, pin=one.name, error=one.pin.message) for one in listed if isinstance(one.pin, CorruptDataError)
+        PinLine(job=job, pin=stored.name, error=stored.pin.message)
+        for stored in listed
+        if isinstance(stored.pin, CorruptDataError)
     ]
 
 
@@ -136,17 +138,17 @@ def _line(job: str, pin: Pin, until: int) -> PinLine:
     )
 
 
-def _named(found: Sequence[PinLine], names: Collection[str], job: str, *, damaged: bool) -> list[PinLine]:
+def _by_name(lines: Sequence[PinLine], names: Collection[str], job: str, *, damaged: bool) -> list[PinLine]:
     """The pins of these names. Raises `InvalidRequestError` if there is no such pin, or one is damaged unexpectedly."""
-    unknown = set(names) - {line.pin for line in found}
+    unknown = set(names) - {line.pin for line in lines}
     if unknown:
         raise InvalidRequestError(f"there is no pin {min(unknown)}; see `varvite pins list`", job=job)
-    named = [line for line in found if line.pin in names]
-    unreadable = [line for line in named if line.error is not None]
+    chosen = [line for line in lines if line.pin in names]
+    unreadable = [line for line in chosen if line.error is not None]
     if unreadable and not damaged:
         raise InvalidRequestError(unreadable[0].error or "", job=job, object_name=layout.pin(unreadable[0].pin))
-    return named
+    return chosen
 
 
-def _old(found: Iterable[Pin], before_ms: int) -> list[Pin]:
-    return [pin for pin in found if pin.created_ms <= before_ms and pin.holder != retention.HOLDER]
+def _old(pins: Iterable[Pin], before_ms: int) -> list[Pin]:
+    return [pin for pin in pins if pin.created_ms <= before_ms and pin.holder != retention.HOLDER]

@@ -1,4 +1,4 @@
-"""What `varvite verify --repair` shows: how each retained checkpoint is, what is lost, what can be and was done."""
+"""The output of `varvite verify --repair`: the health of each retained checkpoint, losses, advice and repairs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.progress import shown_steps
-from varvite.materializer.verify.repair import Repair, rebuildable
+from varvite.materializer.verify.repair import Repair, newest_rebuildable
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
 from varvite.storage.format import layout
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class RepairChoice(NamedTuple):
-    """What is asked for."""
+    """The options of a repair."""
 
     applies: bool = False
-    """Repair; otherwise only say what could be done."""
+    """Repair; otherwise only print advice."""
     stopped: bool = False
-    """By a new entry; otherwise by snapshots."""
+    """Repair by a new entry; otherwise by snapshots."""
     seq: int | None = None
-    """The checkpoint whose state the entry is to have; None: the newest that is not lost."""
+    """The checkpoint whose state the entry gets; None: the newest that is not lost."""
 
 
 class HealthLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,52 +44,53 @@ class HealthLine(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """`whole`, `rebuildable` or `lost`."""
     detail: str
-    """From what it is rebuilt, or what is lost."""
+    """Sources of the rebuilt state, or the lost parts."""
 
 
 class ActionLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line for each thing that was done, or could be."""
+    """A line for each action, done or possible."""
 
     job: str
     done: bool
     action: str
 
 
-def repair_job(store: ObjectStore, found: Verification, choice: RepairChoice, *, as_json: bool) -> None:
-    """Show what can be done about a job's damage, and do it if that is asked for.
+def repair_job(store: ObjectStore, verification: Verification, choice: RepairChoice, *, as_json: bool) -> None:
+    """Show advice about a job's damage, and repair it if the options say so.
 
     Args:
         store: Rooted at the job.
-        found: What `verify` says of it.
-        choice: See there.
+        verification: The result of `verify`.
+        choice: The options.
         as_json: JSON lines instead of tables.
 
-    Raises `VarviteError` if it cannot be done.
+    Raises `VarviteError` if the repair fails.
     """
+    job = verification.job
     try:
         record = read_job(store)
     except (CorruptDataError, MissingObjectError) as error:
-        _show(found.job, as_json, [f"nothing can be repaired without job.json: bring it back from a copy ({error})"])
+        _show(job, as_json, [f"nothing can be repaired without job.json: bring it back from a copy ({error})"])
         return
-    damaged = {problem.object_name for problem in found.problems}
-    with shown_steps("looking for what can be rebuilt"):
+    damaged = {problem.object_name for problem in verification.problems}
+    with shown_steps("examining the checkpoints"):
         repair = Repair(store, record, damaged, SystemClock(), SystemTokens())
-    show_lines([_health_line(found.job, one) for one in repair.checkpoints], as_json=as_json)
-    _show(found.job, as_json, advice(found, repair.checkpoints))
+    show_lines([_health_line(job, checkpoint) for checkpoint in repair.checkpoints], as_json=as_json)
+    _show(job, as_json, advice(verification, repair.checkpoints))
     if not choice.applies:
         return
     if not repair.is_needed and repair.checkpoints:
-        show_nothing_repaired(found.job, choice, as_json=as_json)
+        show_nothing_repaired(job, choice, as_json=as_json)
     elif repair.is_needed:
         with shown_steps("repairing"):
-            done = _apply(repair, choice)
-        _show(found.job, as_json, done, done=True)
+            actions = _apply(repair, choice)
+        _show(job, as_json, actions, is_done=True)
 
 
 def show_nothing_repaired(job: str, choice: RepairChoice, *, as_json: bool) -> None:
-    """Say that a repair was asked for, and none is needed.
+    """Print that no repair is needed.
 
-    Raises `InvalidRequestError` if the job was to go on from a checkpoint: it will not.
+    Raises `InvalidRequestError` if the options choose a checkpoint: the job will not continue from it.
     """
     reason = "nothing that the newest checkpoint needs is damaged"
     if choice.seq is not None:
@@ -103,14 +104,14 @@ def show_nothing_repaired(job: str, choice: RepairChoice, *, as_json: bool) -> N
 def _apply(repair: Repair, choice: RepairChoice) -> list[str]:
     if not choice.stopped:
         return [
-            f"snapshot {one.number} of {one.operator}[{one.low},{one.high}) at checkpoint {one.seq} is published; the "
+            f"snapshot {new.number} of {new.operator}[{new.low},{new.high}) at checkpoint {new.seq} is published; the "
             "job adopts it with its next checkpoint"
-            for one in repair.publish_snapshots()
+            for new in repair.publish_snapshots()
         ]
     if choice.seq is None:
-        target = rebuildable(repair.checkpoints)
+        target = newest_rebuildable(repair.checkpoints)
     else:
-        target = next((one for one in repair.checkpoints if one.link.seq == choice.seq), None)
+        target = next((checkpoint for checkpoint in repair.checkpoints if checkpoint.link.seq == choice.seq), None)
     if target is None or target.commit is None:
         raise InvalidRequestError("there is no such checkpoint that can be rebuilt; see the list above")
     fence = repair.write_entry(target)
@@ -121,12 +122,12 @@ def _apply(repair: Repair, choice: RepairChoice) -> list[str]:
     return [text]
 
 
-def advice(found: Verification, checkpoints: Sequence[CheckpointHealth]) -> list[str]:
-    """What can be done, one sentence each."""
+def advice(verification: Verification, checkpoints: Sequence[CheckpointHealth]) -> list[str]:
+    """Possible actions, one sentence each."""
     return [
-        *_about_checkpoints(found.job, checkpoints),
-        *_about_savepoints(found, checkpoints),
-        *_about_unreadable(found),
+        *_about_checkpoints(verification.job, checkpoints),
+        *_about_savepoints(verification, checkpoints),
+        *_about_unreadable(verification),
     ]
 
 
@@ -134,12 +135,12 @@ def _about_checkpoints(job: str, checkpoints: Sequence[CheckpointHealth]) -> Ite
     if not checkpoints:
         yield "no checkpoint can be read; start from a savepoint, or bring the storage back from a copy"
         return
-    newest, whole = checkpoints[0], next((one for one in checkpoints if one.is_whole), None)
-    best = rebuildable(checkpoints)
-    if all(one.is_whole for one in checkpoints):
+    newest, whole = checkpoints[0], next((checkpoint for checkpoint in checkpoints if checkpoint.is_whole), None)
+    best = newest_rebuildable(checkpoints)
+    if all(checkpoint.is_whole for checkpoint in checkpoints):
         yield "every retained checkpoint is whole"
     elif newest.is_whole:
-        yield "the newest checkpoint is whole; what is damaged of older ones goes with them"
+        yield "the newest checkpoint is whole; damaged objects of older ones are deleted with them"
     elif newest.is_rebuildable:
         yield (
             "the newest checkpoint can be rebuilt without loss: while the job runs with --repair --apply, if it is "
@@ -169,12 +170,12 @@ def _batches(best: CheckpointHealth, newest: CheckpointHealth) -> str:
     return f"batches from {best.commit.batch + 1}{last} must be executed again"
 
 
-def _about_savepoints(found: Verification, checkpoints: Sequence[CheckpointHealth]) -> Iterator[str]:
-    retained = {one.link: one for one in checkpoints}
-    for savepoint in found.damaged_savepoints:
+def _about_savepoints(verification: Verification, checkpoints: Sequence[CheckpointHealth]) -> Iterator[str]:
+    retained = {checkpoint.link: checkpoint for checkpoint in checkpoints}
+    for savepoint in verification.damaged_savepoints:
         same = retained.get(savepoint.commit.link)
         if same is not None and same.is_whole:
-            command = f"varvite savepoint create {found.job} NAME --format {savepoint.format}"
+            command = f"varvite savepoint create {verification.job} NAME --format {savepoint.format}"
             yield (
                 f"savepoint {savepoint.name!r} is damaged, and the checkpoint with its state is whole: make a new one "
                 f"with `{command} --checkpoint {same.link.seq}`, then delete the damaged one"
@@ -183,35 +184,36 @@ def _about_savepoints(found: Verification, checkpoints: Sequence[CheckpointHealt
             yield f"savepoint {savepoint.name!r} is damaged, and no whole checkpoint has its state: it is lost"
 
 
-def _about_unreadable(found: Verification) -> Iterator[str]:
-    """Pins and manifests of savepoints, which stop every collection for as long as they are there."""
-    readable = {layout.savepoint(savepoint.name) for savepoint in found.damaged_savepoints}
-    for name in dict.fromkeys(problem.object_name for problem in found.problems):
+def _about_unreadable(verification: Verification) -> Iterator[str]:
+    """Advice about unreadable pins and savepoint manifests, which stop every garbage collection while they exist."""
+    job = verification.job
+    readable = {layout.savepoint(savepoint.name) for savepoint in verification.damaged_savepoints}
+    for name in dict.fromkeys(problem.object_name for problem in verification.problems):
         if name.startswith(layout.PINS):
             yield (
                 f"{name} cannot be read, so nothing of the job is deleted any more; when no reader is left that may "
-                f"have made it: `varvite pins release {found.job} {layout.text_of(name)} --damaged`"
+                f"have made it: `varvite pins release {job} {layout.text_of(name)} --damaged`"
             )
         elif name.startswith(layout.SAVEPOINTS) and name not in readable:
             savepoint = layout.text_of(name)
             hold = ", on which a copy or a clone of the job may depend" if layout.is_hold(savepoint) else ""
             yield (
                 f"{name} cannot be read{hold}, so nothing of the job is deleted any more; bring it back from a copy, "
-                f"or give it up: `varvite savepoint delete {found.job} {savepoint} --damaged`"
+                f"or give it up: `varvite savepoint delete {job} {savepoint} --damaged`"
             )
 
 
-def _health_line(job: str, one: CheckpointHealth) -> HealthLine:
-    if one.is_whole:
+def _health_line(job: str, checkpoint: CheckpointHealth) -> HealthLine:
+    if checkpoint.is_whole:
         state, detail = "whole", ""
-    elif one.is_rebuildable:
-        state, detail = "rebuildable", ", ".join(_sources(one))
+    elif checkpoint.is_rebuildable:
+        state, detail = "rebuildable", ", ".join(_sources(checkpoint))
     else:
-        state, detail = "lost", ", ".join(one.lost)
-    commit = one.commit
+        state, detail = "lost", ", ".join(checkpoint.lost)
+    commit = checkpoint.commit
     return HealthLine(
         job=job,
-        seq=one.link.seq,
+        seq=checkpoint.link.seq,
         batch=None if commit is None else commit.batch,
         time=None if commit is None else utc_time(commit.time_ms),
         state=state,
@@ -219,16 +221,16 @@ def _health_line(job: str, one: CheckpointHealth) -> HealthLine:
     )
 
 
-def _sources(one: CheckpointHealth) -> Iterator[str]:
-    for part in one.ranges:
-        if part.way is not None and not part.is_whole:
-            at = min(tile.at.seq for tile in part.way.view.tiles_for(part.operator, part.low, part.high))
-            base = f"the base of checkpoint {at}" if at else "the empty beginning"
-            yield f"{part.operator}[{part.low},{part.high}) from {base} and the log since"
-    if not one.has_own_images:
+def _sources(checkpoint: CheckpointHealth) -> Iterator[str]:
+    for health in checkpoint.ranges:
+        if health.way is not None and not health.is_whole:
+            at = min(tile.at.seq for tile in health.way.view.tiles_for(health.operator, health.low, health.high))
+            base = f"the base of checkpoint {at}" if at else "the empty state"
+            yield f"{health.operator}[{health.low},{health.high}) from {base} and the log since"
+    if not checkpoint.has_own_images:
         yield "non-keyed state from older copies"
 
 
-def _show(job: str, as_json: bool, texts: Sequence[str], *, done: bool = False) -> None:
+def _show(job: str, as_json: bool, texts: Sequence[str], *, is_done: bool = False) -> None:
     if texts:
-        show_lines([ActionLine(job=job, done=done, action=text) for text in texts], as_json=as_json)
+        show_lines([ActionLine(job=job, done=is_done, action=text) for text in texts], as_json=as_json)

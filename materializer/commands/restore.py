@@ -1,4 +1,4 @@
-"""`varvite restore`: sets a stopped job, and Spark's checkpoint location, to a checkpoint that both have."""
+"""`varvite restore`: sets a stopped job, and Spark's checkpoint location, back to a checkpoint that both have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.parameters import existing_job, storage_parameters
 from varvite.materializer.commands.output.progress import shown_steps
-from varvite.materializer.restore.decision import Wanted
+from varvite.materializer.restore.decision import RequestedCheckpoint
 from varvite.materializer.restore.job import CancelLine, JobRestore
 from varvite.materializer.restore.origin import find_origin, open_beside
 from varvite.storage.clock import SystemClock, SystemTokens
@@ -29,15 +29,15 @@ _CHOICES: Final = ("seq", "batch", "location", "cancel")
 @click.option("--savepoint", "location", metavar="NAME", help="Savepoint to go back to, by name or location.")
 @click.option("--spark-checkpoint", "spark_url", metavar="URL", help="Spark's checkpoint location, to set it back too.")
 @click.option(
-    "--new-location", is_flag=True, help="Nothing is at Spark's checkpoint location yet: the query begins there."
+    "--new-location", is_flag=True, help="Spark's checkpoint location is still empty: the query begins there."
 )
-@click.option("--cancel", is_flag=True, help="Take an earlier choice back.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--cancel", is_flag=True, help="Undo an earlier choice.")
+@click.option("--dry-run", is_flag=True, help="Only print the plan; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def restore(job: str, storage_url: str, storage_options: dict[str, Any] | None, **options: Any) -> None:
-    """Choose the checkpoint that the next start of JOB goes on from, which must be stopped.
+    """Choose the checkpoint that the next start of JOB continues from. JOB must be stopped.
 
-    Without a choice it is the newest checkpoint that fits Spark's checkpoint location, or simply the newest.
+    Without --checkpoint, --batch or --savepoint: the newest that fits Spark's checkpoint location, or the newest.
     """
     try:
         if sum(options[name] is not None and options[name] is not False for name in _CHOICES) > 1:
@@ -61,17 +61,17 @@ def restore(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
             with shown_steps("copying the state"):
                 line = command.to_origin(find_origin(options["location"], store, storage_options))
         else:
-            line = command.to_checkpoint(Wanted(options["seq"], options["batch"]))
+            line = command.to_checkpoint(RequestedCheckpoint(options["seq"], options["batch"]))
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if isinstance(line, CancelLine) and not options["as_json"]:
-        click.echo(_told(line))
+        click.echo(_cancel_text(line))
         return
     show_lines([line], as_json=options["as_json"])
 
 
-def _told(line: CancelLine) -> str:
+def _cancel_text(line: CancelLine) -> str:
     if line.cancelled_seq is None:
-        return f"{line.job}: nothing had been chosen for the next start, and nothing was changed"
-    done = "would be" if line.dry_run else "is"
-    return f"{line.job}: the choice of checkpoint {line.cancelled_seq} {done} taken back"
+        return f"{line.job}: no checkpoint was chosen for the next start; nothing was changed"
+    verb = "would be" if line.dry_run else "is"
+    return f"{line.job}: the choice of checkpoint {line.cancelled_seq} {verb} undone"

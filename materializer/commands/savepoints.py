@@ -1,4 +1,4 @@
-"""`varvite savepoint`: checkpoints under names, made, listed, described and deleted; the job may run or not."""
+"""`varvite savepoint`: creates, lists, describes and deletes savepoints; the job may run or not."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     name: str
     format: str | None = None
-    """native, canonical, or hold: what a copy in progress, or one that was killed, keeps."""
+    """native, canonical, or hold (the commit that a running or killed copy keeps)."""
     seq: int | None = None
     batch: int | None = None
     time: str | None = None
-    """Of the state."""
+    """Time of the state."""
     created: str | None = None
     operators: tuple[str, ...] = ()
     objects: int | None = None
-    """Objects of the job that it keeps, or files of its own."""
+    """Number of the job's objects that it keeps, or of its own files."""
     holder: str | None = None
     error: str | None = None
-    """Why the savepoint cannot be read; then nothing else is known of it, and nothing of the job is deleted."""
+    """The error, if the savepoint cannot be read; then other fields are empty, and nothing of the job is deleted."""
 
 
 class StateLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varvite savepoint describe`: one state. What is not known of a native savepoint is left out."""
+    """A line of `varvite savepoint describe`: one state. Fields that a native savepoint does not know are empty."""
 
     operator: str
     state: str
     kind: str
     value_type: str | None = None
-    """Of non-keyed state only its file tells."""
+    """None for non-keyed state: only its file has the type."""
     key_type: str | None = None
     rows: int | None = None
     stored_bytes: int | None = None
@@ -84,7 +84,7 @@ class FileLine(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     stored_bytes: int
     file: str
-    """Under the directory that `savepoints/` is in."""
+    """Name below the directory of `savepoints/`."""
 
 
 class DescribedState(StateLine, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class DescribedState(StateLine, frozen=True, kw_only=True):
 
 
 class DescribedSavepoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What `varvite savepoint describe --json` prints."""
+    """The output of `varvite savepoint describe --json`."""
 
     savepoint: SavepointLine
     query_id: str
@@ -106,18 +106,18 @@ class DescribedSavepoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Place(TypedDict):
-    """Where a copy is to be."""
+    """Options for the location of a copy."""
 
     target_url: str | None
     unencrypted: bool
 
 
-_AT: Final = click.option("--at", "at_url", metavar="URL", help="Where it was made --to, instead of in the job.")
+_AT: Final = click.option("--at", "at_url", metavar="URL", help="The location given with --to, instead of the job.")
 
 
 @click.group()
 def savepoint() -> None:
-    """Checkpoints under names, which are kept until they are deleted."""
+    """Savepoints: checkpoints under names, kept until they are deleted."""
 
 
 @savepoint.command()
@@ -130,11 +130,11 @@ def savepoint() -> None:
     type=click.Choice(["native", "canonical"]),
     default="native",
     show_default=True,
-    help="native keeps the objects that the checkpoint is made of; canonical copies the state to Parquet files.",
+    help="native keeps the checkpoint's objects; canonical copies the state to Parquet files.",
 )
 @click.option("--checkpoint", "seq", type=click.IntRange(1), help="Seq of a retained checkpoint [default: the newest].")
-@click.option("--to", "target_url", metavar="URL", help="Where a canonical savepoint is to be, instead of in the job.")
-@click.option("--unencrypted", is_flag=True, help="With --to, of an encrypted job: the copy may be in the open.")
+@click.option("--to", "target_url", metavar="URL", help="Location of a canonical savepoint, instead of the job.")
+@click.option("--unencrypted", is_flag=True, help="With --to, for an encrypted job: allow an unencrypted copy.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def create(
     job: str,
@@ -147,28 +147,28 @@ def create(
     as_json: bool,
     **place: Unpack[_Place],
 ) -> None:
-    """Make the savepoint NAME of JOB."""
+    """Create the savepoint NAME of JOB."""
     try:
         layout.check_savepoint_name(name)
         target_url = place["target_url"]
         if target_url is not None and form == "native":
             raise InvalidRequestError("a native savepoint is in its job; give --format canonical with --to")
         if target_url is None and place["unencrypted"]:
-            raise InvalidRequestError("what is in the job is stored as the job is; --unencrypted goes with --to")
+            raise InvalidRequestError("a savepoint in the job is encrypted like the job; --unencrypted goes with --to")
         reader = job_chain(job, storage_url, storage_options)
         commit = _commit(reader, seq)
         if form == "canonical":
             if target_url is not None and not place["unencrypted"]:
                 _check_not_encrypted(reader.store, target_url)
             target = reader.store if target_url is None else open_beside(target_url, storage_options)
-            made = _copied(reader, job, commit, name, target)
+            created = _copy(reader, job, commit, name, target)
         else:
-            made = create_native(
+            created = create_native(
                 reader, commit, name, job=job, holder="varvite savepoint", clock=SystemClock(), tokens=SystemTokens()
             )
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
-    show_lines([_line(made)], as_json=as_json, rare=("error",))
+    show_lines([_line(created)], as_json=as_json, rare=("error",))
 
 
 @savepoint.command(name="list")
@@ -182,14 +182,14 @@ def list_(
     """List the savepoints of JOB, by name; the exit code is 1 if one cannot be read."""
     try:
         store = savepoint_store(job, storage_url, storage_options, at_url)
-        found = [one for one in list_all_savepoints(store) if at_url is None or _is_of(one, job)]
+        listed = [item for item in list_all_savepoints(store) if at_url is None or _may_be_of(item, job)]
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
     lines = [
-        SavepointLine(job=job, name=one.name, error=one.savepoint.message)
-        if isinstance(one.savepoint, CorruptDataError)
-        else _line(one.savepoint)
-        for one in found
+        SavepointLine(job=job, name=item.name, error=item.savepoint.message)
+        if isinstance(item.savepoint, CorruptDataError)
+        else _line(item.savepoint)
+        for item in listed
     ]
     show_lines(lines, as_json=as_json, rare=("error",))
     if any(line.error for line in lines):
@@ -211,28 +211,28 @@ def describe(
     *,
     as_json: bool,
 ) -> None:
-    """Show the savepoint NAME of JOB, its states and, of a canonical one, its files."""
+    """Show the savepoint NAME of JOB and its states; of a canonical one also the files."""
     try:
-        found = _of_job(savepoint_store(job, storage_url, storage_options, at_url), job, name)
+        savepoint = _read(savepoint_store(job, storage_url, storage_options, at_url), job, name)
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
-    states = _states(found)
+    states = _states(savepoint)
     if as_json:
         described = DescribedSavepoint(
-            savepoint=_line(found),
-            query_id=found.commit.query_id,
-            source_hash=found.commit.source_hash,
-            watermark_ms=found.commit.watermark_ms,
-            key_groups=found.commit.max_parallelism,
+            savepoint=_line(savepoint),
+            query_id=savepoint.commit.query_id,
+            source_hash=savepoint.commit.source_hash,
+            watermark_ms=savepoint.commit.watermark_ms,
+            key_groups=savepoint.commit.max_parallelism,
             states=states,
-            objects=_objects(found),
+            objects=_objects(savepoint),
         )
         click.echo(msgspec.json.encode(described).decode())
         return
-    show_lines([_line(found)], as_json=False, rare=("error",))
+    show_lines([_line(savepoint)], as_json=False, rare=("error",))
     show_lines([_without_files(state) for state in states], as_json=False)
-    if found.files or found.tables:
-        show_lines(_files(found), as_json=False)
+    if savepoint.files or savepoint.tables:
+        show_lines(_files(savepoint), as_json=False)
 
 
 @savepoint.command()
@@ -240,7 +240,7 @@ def describe(
 @click.argument("name")
 @storage_parameters(required=False)
 @_AT
-@click.option("--damaged", is_flag=True, help="Also if it cannot be read.")
+@click.option("--damaged", is_flag=True, help="Delete it even if it cannot be read.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def delete(
     job: str,
@@ -252,20 +252,20 @@ def delete(
     damaged: bool,
     as_json: bool,
 ) -> None:
-    """Delete the savepoint NAME of JOB; what only it needed goes with the next collection."""
+    """Delete the savepoint NAME of JOB. The next garbage collection deletes the objects that only it kept."""
     try:
         store = savepoint_store(job, storage_url, storage_options, at_url)
-        line = _deleted(job, name, store, is_shared=at_url is not None, damaged=damaged)
+        line = _delete(job, name, store, is_shared=at_url is not None, damaged=damaged)
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
     show_lines([line], as_json=as_json, rare=("error",))
 
 
-def _deleted(job: str, name: str, store: ObjectStore, *, is_shared: bool, damaged: bool) -> SavepointLine:
-    """Delete one; a shared place may have those of other jobs."""
+def _delete(job: str, name: str, store: ObjectStore, *, is_shared: bool, damaged: bool) -> SavepointLine:
+    """Delete a savepoint; a shared location may have savepoints of other jobs."""
     try:
         if is_shared:
-            _of_job(store, job, name)
+            _read(store, job, name)
         return _line(delete_savepoint(store, name))
     except CorruptDataError as error:
         if not damaged:
@@ -277,89 +277,89 @@ def _deleted(job: str, name: str, store: ObjectStore, *, is_shared: bool, damage
 def savepoint_store(
     job: str, storage_url: str | None, storage_options: dict[str, Any] | None, at_url: str | None
 ) -> ObjectStore:
-    """Where savepoints of a job are: in the job, or at a location. Raises `InvalidRequestError` if none is given."""
+    """Open the store of a job's savepoints: the job's, or that of a location. Raises `InvalidRequestError`."""
     if at_url is not None:
         return open_place(at_url, storage_options)
     if storage_url is None:
-        raise InvalidRequestError("say where the savepoints are: give --storage, or --at for a directory of their own")
+        raise InvalidRequestError("the location of the savepoints is missing: give --storage, or --at for a directory")
     return existing_job(job, storage_url, storage_options).store
 
 
-def _is_of(one: ListedSavepoint, job: str) -> bool:
-    """Whether it may be this job's: of a damaged one nobody knows."""
-    return isinstance(one.savepoint, CorruptDataError) or one.savepoint.job == job
+def _may_be_of(listed: ListedSavepoint, job: str) -> bool:
+    """Can the savepoint be this job's? The job of a damaged one is not known."""
+    return isinstance(listed.savepoint, CorruptDataError) or listed.savepoint.job == job
 
 
-def _of_job(store: ObjectStore, job: str, name: str) -> Savepoint:
-    """A savepoint. Raises `InvalidRequestError` if it is another job's: a location may have those of many."""
-    found = read_savepoint(store, name)
-    if found.job != job:
-        raise InvalidRequestError(f"savepoint {name!r} at {store.url} is of job {found.job!r}, not {job!r}")
-    return found
+def _read(store: ObjectStore, job: str, name: str) -> Savepoint:
+    """Read a savepoint. Raises `InvalidRequestError` if it is another job's: a location may have those of many."""
+    savepoint = read_savepoint(store, name)
+    if savepoint.job != job:
+        raise InvalidRequestError(f"savepoint {name!r} at {store.url} is of job {savepoint.job!r}, not {job!r}")
+    return savepoint
 
 
 def _commit(reader: ChainReader, seq: int | None) -> Commit:
-    found = reader.newest() if seq is None else reader.find_commit(seq)
-    if found is None:
+    commit = reader.newest() if seq is None else reader.find_commit(seq)
+    if commit is None:
         raise StateMissingError(
             "the job has no checkpoint yet"
             if seq is None
             else f"there is no checkpoint {seq}; see `varvite checkpoints`"
         )
-    return found
+    return commit
 
 
 def _check_not_encrypted(store: ObjectStore, target_url: str) -> None:
     storage = read_job(store).storage
     if storage is not None and storage.encryption is not None:
         raise InvalidRequestError(
-            f"the job is encrypted, and a copy at {target_url} would be in the open; leave --to out, or give "
-            "--unencrypted if it may be"
+            f"the job is encrypted, and a copy at {target_url} would be unencrypted; leave --to out, or give "
+            "--unencrypted to allow it"
         )
 
 
-def _copied(reader: ChainReader, job: str, commit: Commit, name: str, target: ObjectStore) -> Savepoint:
-    with tempfile.TemporaryDirectory(prefix="varvite-savepoint-") as scratch, shown_steps(name) as tell:
+def _copy(reader: ChainReader, job: str, commit: Commit, name: str, target: ObjectStore) -> Savepoint:
+    with tempfile.TemporaryDirectory(prefix="varvite-savepoint-") as scratch, shown_steps(name) as show_progress:
         writer = CanonicalSavepoints(reader, job, target, Path(scratch), clock=SystemClock(), tokens=SystemTokens())
-        return writer.create(commit, name, "varvite savepoint", tell)
+        return writer.create(commit, name, "varvite savepoint", show_progress)
 
 
-def _line(found: Savepoint) -> SavepointLine:
+def _line(savepoint: Savepoint) -> SavepointLine:
     return SavepointLine(
-        job=found.job,
-        name=found.name,
-        format="hold" if layout.is_hold(found.name) else found.format,
-        seq=found.commit.seq,
-        batch=found.commit.batch,
-        time=utc_time(found.commit.time_ms),
-        created=utc_time(found.created_ms),
-        operators=tuple(operator.uid for operator in found.commit.operators),
-        objects=len(_objects(found)),
-        holder=found.holder,
+        job=savepoint.job,
+        name=savepoint.name,
+        format="hold" if layout.is_hold(savepoint.name) else savepoint.format,
+        seq=savepoint.commit.seq,
+        batch=savepoint.commit.batch,
+        time=utc_time(savepoint.commit.time_ms),
+        created=utc_time(savepoint.created_ms),
+        operators=tuple(operator.uid for operator in savepoint.commit.operators),
+        objects=len(_objects(savepoint)),
+        holder=savepoint.holder,
     )
 
 
-def _objects(found: Savepoint) -> tuple[str, ...]:
-    return found.objects or tuple(own_files(found))
+def _objects(savepoint: Savepoint) -> tuple[str, ...]:
+    return savepoint.objects or tuple(own_files(savepoint))
 
 
 def _without_files(state: DescribedState) -> StateLine:
     return StateLine(**{name: getattr(state, name) for name in StateLine.__struct_fields__})
 
 
-def _files(found: Savepoint) -> list[FileLine]:
+def _files(savepoint: Savepoint) -> list[FileLine]:
     return [
         FileLine(operator=f.operator, state=f.state, rows=f.rows, stored_bytes=f.size_bytes, file=f.name)
-        for f in (*found.files, *found.tables)
+        for f in (*savepoint.files, *savepoint.tables)
     ]
 
 
-def _states(found: Savepoint) -> tuple[DescribedState, ...]:
-    is_copy = found.format == "canonical"
+def _states(savepoint: Savepoint) -> tuple[DescribedState, ...]:
+    is_copy = savepoint.format == "canonical"
     lines: list[DescribedState] = []
-    for operator in found.commit.operators:
+    for operator in savepoint.commit.operators:
         for state in operator.states:
-            files = [f for f in found.files if (f.operator, f.state) == (operator.uid, state.name)]
+            files = [f for f in savepoint.files if (f.operator, f.state) == (operator.uid, state.name)]
             lines.append(
                 DescribedState(
                     operator=operator.uid,
@@ -381,6 +381,6 @@ def _states(found: Savepoint) -> tuple[DescribedState, ...]:
             stored_bytes=table.size_bytes,
             files=(table.name,),
         )
-        for table in found.tables
+        for table in savepoint.tables
     ]
     return tuple(lines)

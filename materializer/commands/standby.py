@@ -1,6 +1,6 @@
-"""`varvite standby`: keep copies of a job's state current on this host, so that workers begin without a restore.
+"""`varvite standby`: keep copies of a job's state current on this host, so that workers start without a restore.
 
-Exit codes: 0 ended when asked to, or `--once` brought everything up; 1 `--once` left something undone; 2 the options
+Exit codes: 0 it was stopped, or `--once` brought all copies up to date; 1 `--once` left something undone; 2 the options
 are wrong.
 """
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 _POLL: Final = options_of(MaterializerConfig)["poll_ms"]
 _ELSEWHERE: Final = "192.0.2.1"
-"""An address of no machine: to choose it for datagrams, of which none is sent, tells one's own address."""
+"""An address of no machine: a datagram socket that is connected to it tells this machine's address; nothing is sent."""
 
 _NOTHING_YET: Final = (
-    "nothing to bring up: job {job} has no operator in a checkpoint that is certain to stay, which the newest one is "
-    "not before the next; run this again when the job has made another checkpoint"
+    "nothing to copy: job {job} has no operator in a final checkpoint, and the newest one is final only when another "
+    "follows; run this again when the job has made another checkpoint"
 )
 
 
@@ -49,8 +49,8 @@ _NOTHING_YET: Final = (
     "directories",
     multiple=True,
     type=click.Path(file_okay=False, resolve_path=True),
-    help=f"Directory of the job's local state, as in {LOCAL_DIRECTORIES.key}; once per directory, in the same order "
-    "[default: that of this user].",
+    help=f"The job's directory of local state, as in {LOCAL_DIRECTORIES.key}; once per directory, in the same order "
+    "[default: this user's].",
 )
 @click.option(
     "--poll",
@@ -66,7 +66,7 @@ _NOTHING_YET: Final = (
     type=Parsed("duration", LOCAL_UNUSED_AGE.read_value),
     default=LOCAL_UNUSED_AGE.default_text,
     show_default=True,
-    help="Remove local state that no process has used for this long.",
+    help="Evict local state that no process has used for this long.",
 )
 @click.option(
     "--max-unused-size",
@@ -77,33 +77,33 @@ _NOTHING_YET: Final = (
 @click.option(
     "--followers",
     type=click.IntRange(1),
-    help="So many standbys of the job keep a copy of each partition, on other hosts than its worker if possible "
+    help="Standbys of the job that keep a copy of each partition, on other hosts than its worker if possible "
     "[default: all].",
 )
 @click.option(
     "--host",
     "hosts",
     multiple=True,
-    help="What Spark calls this host; once per name, first one that no other standby has [default: the names and "
-    "addresses of this machine].",
+    help="A name that Spark has for this host; once per name, the first one unique among the job's standbys "
+    "[default: the names and addresses of this machine].",
 )
-@click.option("--once", is_flag=True, help="One round, of which nobody else is told, and end.")
+@click.option("--once", is_flag=True, help="Run one round, unannounced to other standbys, and end.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def standby(job: str, storage_url: str, storage_options: dict[str, Any] | None, **options: Any) -> None:
     """Keep copies of JOB's state current on this host, until SIGTERM or SIGINT.
 
-    Runs on a host on which executors may have to take over partitions, with the job's option
-    execution.state-recovery.from-local on. Tells in the storage which copies it has, so that the job gives partitions
-    to their hosts, and prints what changes.
+    Run it on hosts whose executors may have to take over partitions; the job needs the option
+    execution.state-recovery.from-local. It records its copies in the storage, so that the job places partitions on
+    their hosts, and prints changes.
     """
     once, names = bool(options["once"]), options["hosts"] or host_names()
     if options["followers"] is not None and (once or not names):
-        raise click.UsageError("--followers needs standbys that go on, and a name of this host (--host)")
+        raise click.UsageError("--followers does not go with --once, and needs a name of this host (--host)")
     try:
         store = JobStore(open_store(storage_url, storage_options), job)
     except InvalidRequestError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
-    one = Standby(
+    follower = Standby(
         job,
         store,
         _policy(options),
@@ -116,20 +116,20 @@ def standby(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
     stop_on_signals(stop)
     if once:
         _check_job(job, storage_url, storage_options)
-        sys.exit(0 if _once(job, one, stop, as_json=options["as_json"]) else 1)
-    _run(one, stop, options["poll_ms"] / 1000, as_json=options["as_json"])
+        sys.exit(0 if _once(job, follower, stop, as_json=options["as_json"]) else 1)
+    _run(follower, stop, options["poll_ms"] / 1000, as_json=options["as_json"])
 
 
 def host_names() -> tuple[str, ...]:
-    """What Spark may call this machine: its name, its full name, its addresses but those of loopback."""
-    name = socket.gethostname()
-    found = [name, socket.getfqdn()]
-    with suppress(OSError):  # no resolver knows the name
-        found += [str(address[4][0]) for address in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:  # no way leads out
+    """Names that Spark may have for this machine: its name, its full name, its addresses except loopback."""
+    host = socket.gethostname()
+    names = [host, socket.getfqdn()]
+    with suppress(OSError):  # the name does not resolve
+        names += [str(address[4][0]) for address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:  # there is no route
         unsent.connect((_ELSEWHERE, 9))
-        found.append(str(unsent.getsockname()[0]))
-    return tuple(dict.fromkeys(name for name in found if not _is_loopback(name)))
+        names.append(str(unsent.getsockname()[0]))
+    return tuple(dict.fromkeys(name for name in names if not _is_loopback(name)))
 
 
 def _is_loopback(name: str) -> bool:
@@ -148,16 +148,16 @@ def _policy(options: dict[str, Any]) -> LocalRecovery:
 
 
 def _check_job(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> None:
-    """What runs once waits for nothing: the job must be there."""
+    """Raise an error if the job does not exist: `--once` does not wait for it."""
     try:
         existing_job(job, storage_url, storage_options)
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
 
 
-def _once(job: str, one: Standby, stop: StopSignal, *, as_json: bool) -> bool:
+def _once(job: str, follower: Standby, stop: StopSignal, *, as_json: bool) -> bool:
     try:
-        lines = one.step(lambda: stop.is_set)
+        lines = follower.step(lambda: stop.is_set)
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if lines or stop.is_set:
@@ -167,30 +167,30 @@ def _once(job: str, one: Standby, stop: StopSignal, *, as_json: bool) -> bool:
     return not stop.is_set and all(line.how != "failed" for line in lines)
 
 
-def _run(one: Standby, stop: StopSignal, poll_s: float, *, as_json: bool) -> None:
-    """Rounds until asked to stop; prints the ranges that are restored, held or fail, as that changes."""
-    told: dict[tuple[str, int, int], str] = {}
+def _run(follower: Standby, stop: StopSignal, poll_s: float, *, as_json: bool) -> None:
+    """Run rounds until a stop is requested; print the ranges that are restored, held or fail, when that changes."""
+    shown: dict[tuple[str, int, int], str] = {}
     trouble = ""
     while not stop.is_set:
         try:
-            lines = one.step(lambda: stop.is_set)
+            lines = follower.step(lambda: stop.is_set)
             trouble = ""
         except VarviteError as error:
             lines = ()
             if str(error) != trouble:  # the job may not exist yet, and the storage may come back
                 trouble = str(error)
                 show_error(error, as_json=as_json)
-        changed = [line for line in lines if _changes(line, told)]
+        changed = [line for line in lines if _note_change(line, shown)]
         if changed:
             show_lines(changed, as_json=as_json)
             sys.stdout.flush()
         stop.wait(poll_s)
 
 
-def _changes(line: StandbyLine, told: dict[tuple[str, int, int], str]) -> bool:
-    """Whether this is news."""
+def _note_change(line: StandbyLine, shown: dict[tuple[str, int, int], str]) -> bool:
+    """Update `shown`; True if the line must be printed."""
     state = "followed" if line.how in ("current", "caught-up", "restored") else line.how
     key = line.operator, line.low, line.high
-    is_news = told.get(key) != state or line.how == "restored"
-    told[key] = state
-    return is_news
+    has_changed = shown.get(key) != state or line.how == "restored"
+    shown[key] = state
+    return has_changed

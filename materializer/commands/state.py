@@ -1,4 +1,4 @@
-"""`varvite describe`, `varvite state` and `varvite diff`: what a job's checkpoints hold."""
+"""`varvite describe`, `varvite state` and `varvite diff`: the contents of a job's checkpoints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 
 class StateLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varvite describe`: a state, and where its operator's state lies."""
+    """A line of `varvite describe`: a state, and the base and log of its operator."""
 
     seq: int
     batch: int
@@ -54,13 +54,14 @@ class StateLine(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     changelog: bool
     bases: int
-    """Snapshots that a restore of the operator begins with."""
+    """Snapshots that a restore of the operator reads."""
     log_segments: int
     """References to segments that a restore of the operator replays."""
     log_bytes: int
     elements: int | None = None
-    """Of non-keyed state, in all partitions; as `size_bytes`."""
+    """Elements of non-keyed state, in all partitions; None for keyed state."""
     size_bytes: int | None = None
+    """Bytes of non-keyed state; None for keyed state."""
 
 
 class CountLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,12 +73,12 @@ class CountLine(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     size_bytes: int
     key_groups: int
-    """How many have any of the state."""
+    """Key groups that have any of the state."""
     median_group_bytes: int
     largest_group_bytes: int
     largest_group: int
     skew: float
-    """Bytes of the largest key group over the mean of all of the job's key groups that were counted."""
+    """Bytes of the largest key group over the mean of all counted key groups of the job."""
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +105,7 @@ class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
 def _checkpoint_options(command: _Command) -> _Command:
     """The options of every command that reads a checkpoint."""
     command = click.option(
-        "--pin/--no-pin", default=True, help="Keep the checkpoint while it is read; --no-pin writes nothing."
+        "--pin/--no-pin", default=True, help="Protect the checkpoint from deletion meanwhile; --no-pin writes nothing."
     )(command)
     command = click.option("--json", "as_json", is_flag=True, help="JSON lines.")(command)
     return storage_parameters(required=True)(command)
@@ -113,7 +114,7 @@ def _checkpoint_options(command: _Command) -> _Command:
 _CHECKPOINT: Final = click.option(
     "--checkpoint", metavar="SEQ", help="A seq, batch:<number> or savepoint:<name>; without it, the newest checkpoint."
 )
-_OPERATOR: Final = click.option("--operator", metavar="UID", help="The operator; may be left out if it has no rival.")
+_OPERATOR: Final = click.option("--operator", metavar="UID", help="The operator; optional if there is only one.")
 
 
 @click.command()
@@ -121,7 +122,7 @@ _OPERATOR: Final = click.option("--operator", metavar="UID", help="The operator;
 @_checkpoint_options
 @_CHECKPOINT
 def describe(job: str, checkpoint: str | None, *, as_json: bool, **storage: Any) -> None:
-    """Show the operators and states of a checkpoint of JOB, their types, and what a restore of them reads."""
+    """Show the operators and states of a checkpoint of JOB, their types, and the base and log of a restore."""
     with _errors():
         reader = _open(job, checkpoint, storage)
         with reader:
@@ -135,24 +136,25 @@ def describe(job: str, checkpoint: str | None, *, as_json: bool, **storage: Any)
 @_checkpoint_options
 @_CHECKPOINT
 @_OPERATOR
-@click.option("--key", metavar="TEXT", help="Only rows of this key, as the table shows it.")
-@click.option("--key-groups", metavar="N[-M]", help="Only these key groups, the last one included.")
+@click.option("--key", metavar="TEXT", help="Show only rows of this key, in the table's form.")
+@click.option("--key-groups", metavar="N[-M]", help="Read only these key groups, the last one included.")
 @click.option("--limit", default=DEFAULT_ROWS, show_default=True, type=click.IntRange(0), help="Rows; 0 for all.")
-@click.option("--count", "what", flag_value="count", help="Keys, rows, bytes and skew of each state.")
-@click.option("--groups", "what", flag_value="groups", help="The same of each key group.")
+@click.option("--count", "summary", flag_value="count", help="Show keys, rows, bytes and skew of each state.")
+@click.option("--groups", "summary", flag_value="groups", help="Show keys, rows and bytes of each key group.")
 def state(job: str, state: str | None, *, as_json: bool, **options: Any) -> None:
-    """Show what a state of JOB holds: its rows, how many they are, or how they are spread over the key groups.
+    """Show the rows of a state of JOB, their number, or their distribution over the key groups.
 
-    STATE may be left out if there is only one, and with --count and --groups, which then tell of all.
+    STATE is optional if there is only one, and with --count and --groups, which otherwise show all states.
     """
     with _errors():
-        if options["what"] is not None:
-            _check_whole(options["what"])
+        summary = options["summary"]
+        if summary is not None:
+            _check_whole(summary)
         reader = _open(job, options["checkpoint"], options)
         key_groups = _key_groups(options["key_groups"])
-        if options["what"] is not None:
+        if summary is not None:
             lines = _sizes(reader, options["operator"], state, key_groups)
-            show_lines(lines if options["what"] == "groups" else _counts(reader, lines, key_groups), as_json=as_json)
+            show_lines(lines if summary == "groups" else _counts(reader, lines, key_groups), as_json=as_json)
             return
         rows = _rows(reader, options["operator"], state, key_groups, options["key"])
         show_rows(islice(rows, options["limit"] or None), as_json=as_json)
@@ -168,13 +170,13 @@ def state(job: str, state: str | None, *, as_json: bool, **options: Any) -> None
     required=True,
     help="Older checkpoint: seq, batch:<number> or savepoint:<name>.",
 )
-@click.option("--to", "after", metavar="SEQ", help="The newer one; without it, the newest there is.")
+@click.option("--to", "after", metavar="SEQ", help="Newer checkpoint; without it, the newest.")
 @_OPERATOR
 @click.option("--state", "state_name", metavar="NAME", help="The one state to compare; without it, all.")
 @click.option("--limit", default=DEFAULT_ROWS, show_default=True, type=click.IntRange(0), help="Rows; 0 for all.")
-@click.option("--count", is_flag=True, help="Only how many rows differ, for each state.")
+@click.option("--count", is_flag=True, help="Show only the number of different rows of each state.")
 def diff(job: str, before: str, after: str | None, *, as_json: bool, **options: Any) -> None:
-    """Show which rows were added, changed and removed between two checkpoints of JOB."""
+    """Show the rows that were added, changed and removed between two checkpoints of JOB."""
     with _errors():
         older, newer = _open(job, before, options), _open(job, after, options)
         compared = (older, newer, options["operator"], options["state_name"])
@@ -182,38 +184,40 @@ def diff(job: str, before: str, after: str | None, *, as_json: bool, **options: 
             show_lines(_count_differences(_differences(*compared, track_items)), as_json=as_json)
             return
         rows = _DifferenceRows(older, newer)
-        # Rows that are printed as they come and a bar would write over each other.
-        with closing(_differences(*compared, untracked if as_json else track_items)) as found:
-            told = (rows.row(one) for one in islice(found, options["limit"] or None))
+        # A progress bar and rows that are printed while they are read would overwrite each other.
+        with closing(_differences(*compared, untracked if as_json else track_items)) as differences:
+            table = (rows.row(difference) for difference in islice(differences, options["limit"] or None))
             if as_json:
-                show_rows(told, as_json=True)
+                show_rows(table, as_json=True)
                 return
-            kept = list(told)
+            kept = list(table)
         show_rows(kept, as_json=False)
 
 
-def _check_whole(what: str) -> None:
-    """What counts goes over all rows. Raises `InvalidRequestError` for an option that chooses some."""
+def _check_whole(summary: str) -> None:
+    """Raise `InvalidRequestError` for an option that selects rows: a summary counts all of them."""
     context = click.get_current_context()
     for name, option in (("key", "--key"), ("limit", "--limit")):
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise InvalidRequestError(f"{option} does not go with --{what}, which goes over all rows; use --key-groups")
+            raise InvalidRequestError(
+                f"{option} does not go with --{summary}, which goes over all rows; use --key-groups"
+            )
 
 
 def _differences(
     older: StateReader, newer: StateReader, operator: str | None, state: str | None, track: Track
 ) -> Generator[Difference | OperatorStateDifference]:
-    """Of keyed and of non-keyed state."""
+    """The differences of keyed and then of non-keyed state."""
     with older.pinned(), newer.pinned():
-        others = list(diff_operator_states(older, newer, operator, state))
-        if state is None or not others or _has_keyed((older, newer), operator, state):
+        non_keyed = list(diff_operator_states(older, newer, operator, state))
+        if state is None or not non_keyed or _has_keyed((older, newer), operator, state):
             yield from diff_checkpoints(older, newer, operator, state, track)
-    yield from others
+    yield from non_keyed
 
 
 def _has_keyed(readers: Sequence[StateReader], operator: str | None, state: str) -> bool:
-    layouts = [own for reader in readers for own in reader.checkpoint.operators if operator in (None, own.uid)]
-    return any(one.name == state for own in layouts for one in own.states)
+    layouts = [layout for reader in readers for layout in reader.checkpoint.operators if operator in (None, layout.uid)]
+    return any(schema.name == state for layout in layouts for schema in layout.states)
 
 
 @contextmanager
@@ -225,7 +229,7 @@ def _errors() -> Generator[None]:
 
 
 def _open(job: str, checkpoint: str | None, options: dict[str, Any]) -> StateReader:
-    open_root(options["storage_url"], options["storage_options"])  # which says so if there is no such directory
+    open_root(options["storage_url"], options["storage_options"])  # raises if there is no such directory
     return open_state(
         options["storage_url"],
         job,
@@ -236,7 +240,7 @@ def _open(job: str, checkpoint: str | None, options: dict[str, Any]) -> StateRea
 
 
 def _describe(reader: StateReader, uid: str) -> Iterator[StateLine]:
-    own, view, commit = reader.layout(uid), reader.view, reader.checkpoint
+    operator, view, commit = reader.layout(uid), reader.view, reader.checkpoint
     segments = [ref for ref in view.segments if ref.operator == uid]
     line = StateLine(
         seq=commit.seq,
@@ -244,15 +248,15 @@ def _describe(reader: StateReader, uid: str) -> Iterator[StateLine]:
         time=utc_time(commit.time_ms),
         operator=uid,
         state=None,
-        key_type=type_name(own.key_type),
-        parallelism=own.parallelism,
-        backend=own.backend,
-        changelog=own.changelog,
+        key_type=type_name(operator.key_type),
+        parallelism=operator.parallelism,
+        backend=operator.backend,
+        changelog=operator.changelog,
         bases=sum(1 for tile in view.tiles if tile.operator == uid and (tile.files or tile.snapshot is not None)),
         log_segments=len(segments),
         log_bytes=sum(ref.data.length for ref in segments),
     )
-    for schema in own.states:
+    for schema in operator.states:
         record = record_of(schema)
         yield msgspec.structs.replace(
             line,
@@ -273,7 +277,7 @@ def _describe(reader: StateReader, uid: str) -> Iterator[StateLine]:
             elements=table.elements,
             size_bytes=table.size_bytes,
         )
-    if not own.states and not tables:
+    if not operator.states and not tables:
         yield line
 
 
@@ -301,7 +305,7 @@ def _rows(
 
 
 def _rows_of_key(reader: StateReader, operator: str | None, state: str | None, key: str) -> Iterator[dict[str, Any]]:
-    """From the key's own key group if that is known and has any; else from all."""
+    """The rows of the key's own key group, if that is known and has any; else of all."""
     group = key_group_of_text(type_name(reader.layout(operator).key_type), key, reader.job.max_parallelism)
     with reader:
         for key_groups in (None,) if group is None else (range(group, group + 1), None):
@@ -317,37 +321,37 @@ def _rows_of_key(reader: StateReader, operator: str | None, state: str | None, k
 
 def _operator_state(reader: StateReader, operator: str | None, state: str | None) -> OperatorStateTable | None:
     """The non-keyed state of that name; None if there is none, or a keyed one."""
-    if state is None or any(one.name == state for one in reader.states(operator)):
+    if state is None or any(schema.name == state for schema in reader.states(operator)):
         return None
     return next((table for table in reader.operator_states(operator) if table.name == state), None)
 
 
 def _sizes(reader: StateReader, operator: str | None, state: str | None, key_groups: range | None) -> list[GroupLine]:
-    found: list[GroupLine] = []
+    lines: list[GroupLine] = []
     uids = _operators_with(reader, operator, state)
-    with reader, shown_steps("ranges of key groups") as tell:
+    with reader, shown_steps("ranges of key groups") as show_progress:
         parts = [(uid, part) for uid in uids for part in reader.split(uid, key_groups)]
-        for done, (uid, part) in enumerate(parts):
-            tell(done, len(parts))
+        for number, (uid, part) in enumerate(parts):
+            show_progress(number, len(parts))
             for restored in reader.ranges(uid, part):
-                found += [
+                lines += [
                     GroupLine(operator=uid, **size._asdict())
                     for size in group_sizes(restored.store)
                     if state in (None, size.state)
                 ]
-    return sorted(found, key=lambda line: (line.operator, line.state, line.key_group))
+    return sorted(lines, key=lambda line: (line.operator, line.state, line.key_group))
 
 
 def _operators_with(reader: StateReader, operator: str | None, state: str | None) -> tuple[str, ...]:
-    """The operators to look at. Raises `InvalidRequestError` if none of them has the state."""
+    """The operators to read. Raises `InvalidRequestError` if none of them has the state."""
     uids = reader.operators if operator is None else (operator,)
     if state is None:
         return uids
-    having = tuple(uid for uid in uids if any(one.name == state for one in reader.states(uid)))
+    having = tuple(uid for uid in uids if any(schema.name == state for schema in reader.states(uid)))
     if not having and len(uids) == 1:
-        reader.state(state, uids[0])  # raises, and says which there are
+        reader.state(state, uids[0])  # raises an error that names the existing states
     if not having:
-        names = sorted({one.name for uid in uids for one in reader.states(uid)})
+        names = sorted({schema.name for uid in uids for schema in reader.states(uid)})
         raise InvalidRequestError(
             f"no operator has a state {state!r}; their states are {', '.join(map(repr, names)) or 'none'}"
         )
@@ -380,10 +384,10 @@ def _count(lines: Sequence[GroupLine], key_groups: int) -> CountLine:
     )
 
 
-def _count_differences(found: Iterator[Difference | OperatorStateDifference]) -> list[DiffLine]:
+def _count_differences(differences: Iterator[Difference | OperatorStateDifference]) -> list[DiffLine]:
     counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for one in found:
-        counts[one.operator, one.state][one.change] += 1
+    for difference in differences:
+        counts[difference.operator, difference.state][difference.change] += 1
     return [
         DiffLine(operator=uid, state=name, added=n["added"], changed=n["changed"], removed=n["removed"])
         for (uid, name), n in counts.items()
@@ -391,22 +395,22 @@ def _count_differences(found: Iterator[Difference | OperatorStateDifference]) ->
 
 
 class _DifferenceRows:
-    """Differences as rows with the same columns, whatever states they are of."""
+    """Differences of any states as rows with the same columns."""
 
     def __init__(self, before: StateReader, after: StateReader) -> None:
         self._readers = (before, after)
         self._columns: dict[tuple[str, str], StateColumns] = {}
 
-    def row(self, one: Difference | OperatorStateDifference) -> dict[str, Any]:
-        if isinstance(one, OperatorStateDifference):
-            place = {"operator": one.operator, "state": one.state, "change": one.change, "key_group": None}
-            key = one.key if one.partition is None else f"partition {one.partition}"
-            return {**place, "key": key, "map_key": None, "before": one.before, "after": one.after}
-        place = {"operator": one.operator, "state": one.state, "change": one.change, "key_group": one.key_group}
-        return {**place, **shown(self._columns_of(one), one)}
+    def row(self, diff: Difference | OperatorStateDifference) -> dict[str, Any]:
+        if isinstance(diff, OperatorStateDifference):
+            place = {"operator": diff.operator, "state": diff.state, "change": diff.change, "key_group": None}
+            key = diff.key if diff.partition is None else f"partition {diff.partition}"
+            return {**place, "key": key, "map_key": None, "before": diff.before, "after": diff.after}
+        place = {"operator": diff.operator, "state": diff.state, "change": diff.change, "key_group": diff.key_group}
+        return {**place, **shown(self._columns_of(diff), diff)}
 
-    def _columns_of(self, one: Difference) -> StateColumns:
-        place = (one.operator, one.state)
+    def _columns_of(self, diff: Difference) -> StateColumns:
+        place = (diff.operator, diff.state)
         if place not in self._columns:
             [self._columns[place]] = states_of(*self._readers, *place)
         return self._columns[place]

@@ -1,6 +1,6 @@
-"""`varvite verify`: is everything there and whole that the retained checkpoints of a job need, and can it be repaired?
+"""`varvite verify`: checks that the objects of a job's retained checkpoints exist and are undamaged, and repairs them.
 
-Exit codes: 0 nothing is wrong; 1 something is, or the storage could not be read; 2 the options are wrong.
+Exit codes: 0 no problem; 1 there is a problem, or the storage could not be read; 2 the options are wrong.
 """
 
 from __future__ import annotations
@@ -63,25 +63,25 @@ class SavepointCheckLine(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     savepoint: str
     seq: int | None
-    """None, as the batch, if the savepoint itself cannot be read; then it is not known of which job it is."""
+    """None, like the batch, if the savepoint's manifest cannot be read; then its job is not known."""
     batch: int | None
     files: int
     stored_bytes: int
     object_name: str | None
-    """What is gone or damaged; None: nothing."""
+    """The first missing or damaged object; None: there is none."""
     problem: str | None
 
 
 @click.command(name="verify")
 @click.argument("job", required=False)
 @storage_parameters(required=False)
-@click.option("--at", "at_url", metavar="URL", help="Check JOB's savepoints that were made --to this place instead.")
-@click.option("--repair", is_flag=True, help="Say what can be rebuilt of what is damaged; with --apply, do it.")
+@click.option("--at", "at_url", metavar="URL", help="Check JOB's savepoints at this location (their --to) instead.")
+@click.option("--repair", is_flag=True, help="Show how damaged checkpoints can be rebuilt; with --apply, rebuild them.")
 @click.option("--apply", "applies", is_flag=True, help="Repair: publish new snapshots, which the running job adopts.")
 @click.option(
-    "--stopped", is_flag=True, help="The job is stopped: write a new entry, from which its next start goes on."
+    "--stopped", is_flag=True, help="The job is stopped: write a new entry, from which its next start continues."
 )
-@click.option("--checkpoint", "seq", type=click.IntRange(1), help="With --stopped: go on from this checkpoint.")
+@click.option("--checkpoint", "seq", type=click.IntRange(1), help="With --stopped: continue from this checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines: one per job, then one per problem.")
 def verify_command(
     job: str | None,
@@ -92,11 +92,11 @@ def verify_command(
     as_json: bool,
     **repairing: Any,
 ) -> None:
-    """Check every checksum and reference of JOB's retained checkpoints and savepoints, and its snapshots with its log.
+    """Check all checksums and references of JOB's retained checkpoints and savepoints, and its snapshots by its log.
 
-    Without JOB, all jobs of the storage. Reads all that is checked, and changes nothing unless it is told to --apply a
-    repair; the exit code is 1 if something is wrong. Keeps the checkpoints while it looks at them, which writes a small
-    object and removes it again.
+    Without JOB: all jobs of the storage. Reads every object that it checks, and changes nothing without --apply. A pin
+    protects the checkpoints meanwhile: a small object that is deleted at the end. The exit code is 1 if there is a
+    problem.
     """
     try:
         choice = _choice(job, **repairing)
@@ -104,19 +104,19 @@ def verify_command(
             sys.exit(_verify_savepoints(job, at_url, storage_options, choice, as_json=as_json))
         if storage_url is None:
             raise InvalidRequestError(
-                "say what to check: give --storage, or --at for savepoints at a place of their own"
+                "the storage is missing: give --storage, or --at for savepoints at a location of their own"
             )
         root = open_root(storage_url, storage_options)
-        found = [_verified(job, root)] if job is not None else _all_verified(root)
-        show_lines([_line(one) for one in found], as_json=as_json)
-        damaged = [one for one in found if one.problems]
+        results = [_verify(job, root)] if job is not None else _verify_all(root)
+        show_lines([_line(result) for result in results], as_json=as_json)
+        damaged = [result for result in results if result.problems]
         if damaged:
             show_lines(_problems(damaged), as_json=as_json)
         if choice is not None:
-            for one in damaged:
-                repair_job(JobStore(root, one.job), one, choice, as_json=as_json)
+            for result in damaged:
+                repair_job(JobStore(root, result.job), result, choice, as_json=as_json)
             if choice.applies and not damaged:
-                show_nothing_repaired(found[0].job, choice, as_json=as_json)
+                show_nothing_repaired(results[0].job, choice, as_json=as_json)
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if damaged:
@@ -126,25 +126,28 @@ def verify_command(
 def _verify_savepoints(
     job: str | None, at_url: str, storage_options: dict[str, Any] | None, choice: RepairChoice | None, *, as_json: bool
 ) -> int:
-    """Check what is at a location; the exit code."""
+    """Check the savepoints at a location; returns the exit code."""
     if job is None or choice is not None:
         raise InvalidRequestError("--at needs the JOB, and goes without --repair: make a new savepoint instead")
     store = open_place(at_url, storage_options)
-    listed = list_all_savepoints(store)
-    found = [one for one in listed if isinstance(one.savepoint, CorruptDataError) or one.savepoint.job == job]
-    if not found:
+    listed = [
+        item
+        for item in list_all_savepoints(store)
+        if isinstance(item.savepoint, CorruptDataError) or item.savepoint.job == job
+    ]
+    if not listed:
         raise InvalidRequestError(
             f"there is no savepoint of job {job!r} at {store.url}: nothing was verified; correct the job or location"
         )
-    lines = [_checked(job, one, store) for one in track_items(found, "savepoints")]
+    lines = [_check_savepoint(job, item, store) for item in track_items(listed, "savepoints")]
     show_lines(lines, as_json=as_json)
     return int(any(line.problem is not None for line in lines))
 
 
-def _checked(job: str, listed: ListedSavepoint, store: ObjectStore) -> SavepointCheckLine:
-    one = listed.savepoint
-    if isinstance(one, CorruptDataError):
-        name = str(one.context.get("object_name", layout.savepoint(listed.name)))
+def _check_savepoint(job: str, listed: ListedSavepoint, store: ObjectStore) -> SavepointCheckLine:
+    savepoint = listed.savepoint
+    if isinstance(savepoint, CorruptDataError):
+        name = str(savepoint.context.get("object_name", layout.savepoint(listed.name)))
         return SavepointCheckLine(
             job=job,
             savepoint=listed.name,
@@ -153,46 +156,46 @@ def _checked(job: str, listed: ListedSavepoint, store: ObjectStore) -> Savepoint
             files=0,
             stored_bytes=0,
             object_name=name,
-            problem=one.message,
+            problem=savepoint.message,
         )
-    damage = damage_of(store, one)
+    damage = damage_of(store, savepoint)
     return SavepointCheckLine(
         job=job,
-        savepoint=one.name,
-        seq=one.commit.seq,
-        batch=one.commit.batch,
-        files=len(one.files),
-        stored_bytes=sum(file.size_bytes for file in one.files),
+        savepoint=savepoint.name,
+        seq=savepoint.commit.seq,
+        batch=savepoint.commit.batch,
+        files=len(savepoint.files),
+        stored_bytes=sum(file.size_bytes for file in savepoint.files),
         object_name=None if damage is None else damage.object_name,
         problem=None if damage is None else damage.problem,
     )
 
 
-def _verified(job: str, root: ObjectStore) -> Verification:
+def _verify(job: str, root: ObjectStore) -> Verification:
     try:
         store = open_job(root, job).store
     except CorruptDataError:
-        store = JobStore(root, job)  # which is the first problem that is found
+        store = JobStore(root, job)  # `verify` reports it as the first problem
     return verify(store, job, SystemClock(), SystemTokens(), track_items)
 
 
-def _all_verified(root: ObjectStore) -> list[Verification]:
-    """All jobs; one that cannot be looked at is a problem of its own. Raises `InvalidRequestError` if there is none."""
+def _verify_all(root: ObjectStore) -> list[Verification]:
+    """Verify all jobs; an unreadable one is a problem of its own. Raises `InvalidRequestError` if there is no job."""
     names = job_names(root)
     if not names:
         raise InvalidRequestError(f"there is no job in {root.url}: nothing was verified; correct the storage location")
-    found: list[Verification] = []
+    results: list[Verification] = []
     for name in names:
         try:
-            found.append(_verified(name, root))
+            results.append(_verify(name, root))
         except VarviteError as error:
             problem = Problem(str(error.context.get("object_name", layout.JOB)), error.message)
-            found.append(Verification(job=name, problems=[problem]))
-    return found
+            results.append(Verification(job=name, problems=[problem]))
+    return results
 
 
 def _choice(job: str | None, *, repair: bool, applies: bool, stopped: bool, seq: int | None) -> RepairChoice | None:
-    """What is to be done about damage; None: nothing. Raises `InvalidRequestError` for options without a sense."""
+    """The options of a repair; None without `--repair`. Raises `InvalidRequestError` if they contradict one another."""
     if (applies or stopped or seq is not None) and not repair:
         raise InvalidRequestError("--apply, --stopped and --checkpoint go with --repair")
     if applies and job is None:
@@ -202,15 +205,15 @@ def _choice(job: str | None, *, repair: bool, applies: bool, stopped: bool, seq:
     return RepairChoice(applies=applies, stopped=stopped, seq=seq) if repair else None
 
 
-def _problems(found: Sequence[Verification]) -> list[ProblemLine]:
+def _problems(results: Sequence[Verification]) -> list[ProblemLine]:
     return [
-        ProblemLine(job=one.job, object_name=problem.object_name, problem=problem.problem)
-        for one in found
-        for problem in one.problems
+        ProblemLine(job=result.job, object_name=problem.object_name, problem=problem.problem)
+        for result in results
+        for problem in result.problems
     ]
 
 
-def _line(found: Verification) -> VerifyLine:
-    counts: dict[str, Any] = {name: getattr(found, name) for name in VerifyLine.__struct_fields__}
-    counts["problems"] = len(found.problems)
+def _line(result: Verification) -> VerifyLine:
+    counts: dict[str, Any] = {name: getattr(result, name) for name in VerifyLine.__struct_fields__}
+    counts["problems"] = len(result.problems)
     return VerifyLine(**counts)

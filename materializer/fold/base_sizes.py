@@ -1,4 +1,4 @@
-"""How large the bases of a job's ranges are, from the descriptors of their snapshots, each read once."""
+"""Sizes of the bases of a job's ranges, from the descriptors of their snapshots, each read once."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 
 class BaseSizes:
-    """Sizes of the tiles that there are now; for one thread."""
+    """Sizes of the newest commit's tiles; for one thread."""
 
     def __init__(self, store: ObjectStore, job_id: str) -> None:
         """`store` is rooted at `<root>/<job>`."""
         self._store = store
         self._job_id = job_id
-        self._known: dict[Tile, int] = {}
+        self._sizes: dict[Tile, int] = {}
 
     def of(self, tiles: Iterable[Tile]) -> Mapping[Tile, int]:
-        """Stored bytes of each tile; those that cannot be read now are left out and tried again the next time."""
-        wanted = tuple(tiles)
-        found = {tile: self._known[tile] for tile in wanted if tile in self._known}
-        for tile in wanted:
+        """Stored bytes of each tile; a tile that cannot be read is left out, and retried by the next call."""
+        tiles = tuple(tiles)
+        sizes = {tile: self._sizes[tile] for tile in tiles if tile in self._sizes}
+        for tile in tiles:
             if tile.snapshot is None:
-                found[tile] = sum(file.size_bytes for file in tile.files)
-        missing = [tile for tile in wanted if tile not in found]
-        found.update(self._read(missing) if missing else {})
-        self._known = found
-        return found
+                sizes[tile] = sum(file.size_bytes for file in tile.files)
+        missing = [tile for tile in tiles if tile not in sizes]
+        sizes.update(self._read(missing) if missing else {})
+        self._sizes = sizes
+        return sizes
 
     def _read(self, tiles: list[Tile]) -> dict[Tile, int]:
         names = {SnapshotName(t.operator, t.low, t.high, t.snapshot or 0): t for t in tiles}
         try:
-            read = SnapshotReader(self._store, self._job_id).read_all(tuple(names))
+            descriptors = SnapshotReader(self._store, self._job_id).read_all(tuple(names))
         except VarviteError:
-            return {}  # whoever materializes the range meets the same trouble and reports it
+            return {}  # the materialization of the range meets the same error and reports it
         return {
             names[SnapshotName(d.operator, d.low, d.high, d.number)]: sum(file.size_bytes for file in d.files)
-            for d in read
+            for d in descriptors
         }

@@ -1,8 +1,8 @@
-"""Following a job's chain: its head, the newest commit, and the newest commit that can no longer be redone.
+"""Follows a job's chain: its head, the newest commit, and the newest commit that cannot be executed again.
 
-The newest commit may still be executed again, on its parent (design 7a, BASE); the parent then stays on the line. So
-the parent is *final*: what is folded up to it stays true. Reading goes on from what was read before, so that a poll
-costs one LIST, and one GET per new entry.
+The newest commit may still be executed again, on its parent (docs/internals/commit-protocol.md#base); the parent then
+stays on the line. So the parent is *final*: what is folded up to it stays true. Reading continues from the last call,
+so that a poll costs one LIST, and one GET per new entry.
 
 Invariants: I7 (a fold up to a final commit never holds a batch that the line gives up), I8.
 """
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from varvite.changelog.chain.reader import ChainReader
 
 READ_TRIES: Final = 8
-"""An entry may be collected between LIST and GET, but only while newer ones appear."""
+"""Tries of one read: an entry may be collected between LIST and GET, but only while newer ones appear."""
 
 
 class CommitView(NamedTuple):
-    """A commit and what its state is made of."""
+    """A commit, and the tiles and segments that make up its state."""
 
     commit: Commit
     view: LineView
 
 
 class ChainView(NamedTuple):
-    """What a job's chain says at one moment."""
+    """A job's chain at one moment."""
 
     head: Entry
     newest: CommitView
@@ -42,7 +42,7 @@ class ChainView(NamedTuple):
 
 
 class ChainFollower:
-    """Reads one job's chain again and again; for one thread."""
+    """Reads one job's chain repeatedly; for one thread."""
 
     def __init__(self, reader: ChainReader, max_parallelism: int) -> None:
         self._reader = reader
@@ -50,13 +50,13 @@ class ChainFollower:
         self._last: ChainView | None = None
 
     def read(self) -> ChainView | None:
-        """The chain now; None while there is no commit. Errors are those of `ChainReader`."""
+        """Read the chain; None while there is no commit. Errors are those of `ChainReader`."""
         for attempt in range(READ_TRIES):
             try:
                 self._last = self._read()
             except MissingObjectError:
-                # A commit that the head needs was collected after the head was read, so there is a newer head; a
-                # chain that is really damaged stays so and is reported by the last try.
+                # A commit that the head needs was collected after the head was read, so there is a newer head. A
+                # chain that is really damaged stays so, and is reported by the last try.
                 if attempt == READ_TRIES - 1:
                     raise
                 continue
@@ -80,8 +80,8 @@ class ChainFollower:
         return ChainView(head.entry, newest, _final(head.entry, parent))
 
     def _read_head(self) -> StoredEntry | None:
-        known = self._last.head.seq if self._last else 0
-        seqs = self._reader.list_seqs(max(0, known - 1))
+        last_seq = self._last.head.seq if self._last else 0
+        seqs = self._reader.list_seqs(max(0, last_seq - 1))
         return self._reader.read(seqs[-1]) if seqs else None
 
     def _stored(self, head: StoredEntry, link: Link) -> StoredCommit:
@@ -94,24 +94,24 @@ class ChainFollower:
         link = newest.parent
         if link == ORIGIN:
             return None
-        for known in self._known():
-            if known.commit.link == link:
-                return known
+        for cached in self._cached():
+            if cached.commit.link == link:
+                return cached
         return self._load(self._reader.read_commit(link))
 
     def _load(self, stored: StoredCommit) -> CommitView:
-        """The view of a commit, from a known one on its line if there is one."""
+        """The view of a commit, advanced from a cached one on its line if there is one."""
         path = stored.commit.path
-        for known in self._known():
-            if known.commit.link in path:
-                view = known.view
-                missing = path[path.index(known.commit.link) + 1 :]
+        for cached in self._cached():
+            if cached.commit.link in path:
+                view = cached.view
+                missing = path[path.index(cached.commit.link) + 1 :]
                 for later in [*in_parallel(self._reader.read_commit, missing), stored]:
                     view = advance(view, later)
                 return CommitView(stored.commit, view)
         return CommitView(stored.commit, self._reader.load_line(stored.commit.link, self._max_parallelism).view)
 
-    def _known(self) -> tuple[CommitView, ...]:
+    def _cached(self) -> tuple[CommitView, ...]:
         if self._last is None:
             return ()
         return (self._last.newest, self._last.final) if self._last.final else (self._last.newest,)

@@ -1,4 +1,4 @@
-"""The log of a commit's view, grouped so that the length of any range's part is told quickly; pure.
+"""The log of a commit's view, indexed by key groups, so that the length of a range's log is found quickly; pure.
 
 A job may have thousands of ranges and a log of many segments per range; most of them lie in exactly one range.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class LogIndex:
-    """The log of one view; None is the log of no commit."""
+    """The log of one view; None: an empty log."""
 
     def __init__(self, view: LineView | None) -> None:
         self._line = () if view is None else tuple(link.seq for link in view.line)
-        found: dict[str, dict[tuple[int, int], list[SegmentRef]]] = defaultdict(dict)
+        by_operator: dict[str, dict[tuple[int, int], list[SegmentRef]]] = defaultdict(dict)
         for ref in () if view is None else view.segments:
-            found[ref.operator].setdefault((ref.low, ref.high), []).append(ref)
-        self._groups = {operator: _Groups(groups) for operator, groups in found.items()}
+            by_operator[ref.operator].setdefault((ref.low, ref.high), []).append(ref)
+        self._groups = {operator: _Groups(groups) for operator, groups in by_operator.items()}
 
     def after(self, operator: str, low: int, high: int, seq: int) -> LogLength:
         """The log of key groups `[low, high)` after commit `seq`, up to the view's commit.
@@ -48,7 +48,7 @@ class _Groups:
         self._widest = max(high - low for low, high in self._spans)
 
     def touching(self, low: int, high: int) -> Iterator[SegmentRef]:
-        """Those that share a key group with `[low, high)`."""
+        """The references that share a key group with `[low, high)`."""
         start = bisect_right(self._spans, (low - self._widest, 0))
         for span in self._spans[start : bisect_left(self._spans, (high, 0))]:
             if low < span[1]:

@@ -1,8 +1,8 @@
-"""Into how many parts a range is folded, each with files of its own; pure.
+"""The parts of a range that is folded, each with files of its own; pure.
 
-More parts mean that less is stored twice when some of the base is rewritten
-(`varvite.changelog.working_stores.rocksdb.overlap`), and more files. Ranges of one operator are folded at different
-times, so an operator of many ranges needs no parts.
+With more parts less is stored twice when some of the base is rewritten
+(`varvite.changelog.working_stores.rocksdb.overlap`), but there are more files. Ranges of one operator are folded at
+different times, so an operator of many ranges needs no parts (docs/internals/space.md#parts).
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from __future__ import annotations
 from typing import Final
 
 PARTS_MAX: Final = 8
-"""With more of them hardly less is stored."""
+"""Most parts of a range: more save hardly any space."""
 OPERATOR_PARTS: Final = 32
 """Parts of all ranges of an operator together, about."""
 PART_BYTES_MIN: Final = 8 << 10
-"""Stored bytes of log per part: smaller files are not worth a request each."""
+"""Smallest stored bytes of log per part: smaller files are not worth a request each."""
 PART_STATE_BYTES_MIN: Final = 128 << 10
-"""Bytes of base and log together per part: a small state is rewritten as a whole."""
+"""Smallest bytes of base and log together per part: a small state is rewritten as a whole."""
 PART_RATIO_MIN: Final = 0.0004
-"""Stored bytes of log per part and per byte of the whole base."""
+"""Smallest stored bytes of log per part and per byte of the whole base."""
 BASE_FILES: Final = 40
-"""Files of a base that was rewritten as a whole: so many that those which span two parts are few."""
+"""Files of a base that was rewritten as a whole: few of so many span two parts."""
 FILE_BYTES_MIN: Final = 128 << 10
-"""Of such a file."""
+"""Smallest size of such a file."""
 
 
 def fold_parts(key_groups: range, max_parallelism: int, log_bytes: int, base_bytes: int) -> tuple[range, ...]:
     """The parts of a range: 1, 2, 4 or 8 of them, such that fewer parts are unions of more.
 
     Args:
-        key_groups: Of the range.
+        key_groups: Key groups of the range.
         max_parallelism: Key groups of the operator.
         log_bytes: Stored bytes of the log to fold.
-        base_bytes: Of the files that there are.
+        base_bytes: Stored bytes of the base.
     """
     most = min(
         PARTS_MAX,
@@ -48,8 +48,8 @@ def fold_parts(key_groups: range, max_parallelism: int, log_bytes: int, base_byt
 
 
 def file_bytes(base_bytes: int, log_bytes: int, most: int) -> int:
-    """How large the files are that are rewritten, `most` at most, of a base and a log of that size.
+    """Size of the files that a rewrite makes, for a base and a log of this size; `most` at most.
 
-    The log counts, lest the first fold of a job makes many small files of all that it has.
+    The log counts, so that the first fold of a job does not make many small files.
     """
     return min(most, max(FILE_BYTES_MIN, (base_bytes + log_bytes) // BASE_FILES))

@@ -1,8 +1,9 @@
-"""Which ranges of a job are materialized, and what the chain says of each; pure.
+"""The ranges of a job that are materialized, each with its state on the chain; pure.
 
-A snapshot may replace whole tiles only (design 7a, ADOPT). So the unit is a tile; a tile that several partitions of the
-current parallelism cover exactly (the empty tile of a new operator, or one from before the parallelism grew) is split
-into them, and is replaced once all of them are published. Ranges that fit no tile wait for the tile they lie in.
+A snapshot may replace whole tiles only (docs/internals/commit-protocol.md#adopt). So the unit is a tile. A tile that
+several partitions of the current parallelism cover exactly is split into them, and is replaced once all of them are
+published: the empty tile of a new operator, or one from before the parallelism grew. Ranges that fit no tile wait for
+the tile that they lie in.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RangeWork:
-    """A range and what the chain says of it."""
+    """A range, its log and its base."""
 
     key: RangeKey
     key_type: str
@@ -33,9 +34,9 @@ class RangeWork:
     log: LogLength
     """The range's own log after the tile, up to the target."""
     newest_log: LogLength
-    """The same up to the newest commit: what a restore replays."""
+    """The same up to the newest commit: the log that a restore replays."""
     newest_bytes: int
-    """What of it the newest commit added."""
+    """Bytes of it that the newest commit added."""
     base_bytes: int | None
     """Stored bytes of the tile; None: not known."""
     share: float
@@ -45,7 +46,7 @@ class RangeWork:
 def plan_ranges(job_id: str, chain: ChainView, base_sizes: Mapping[Tile, int]) -> tuple[RangeWork, ...]:
     """The ranges of every operator of the newest commit, in order of operator and key group.
 
-    `base_sizes`: stored bytes of its tiles, as far as they are known.
+    `base_sizes`: stored bytes of its tiles; those that are not known are left out.
     """
     floors = {(f.operator, f.low, f.high): f.number for f in chain.head.floors}
     operators = {operator.uid: operator for operator in chain.newest.commit.operators}
@@ -83,7 +84,7 @@ def plan_ranges(job_id: str, chain: ChainView, base_sizes: Mapping[Tile, int]) -
 
 
 def split(tile: Tile, partitions: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The partitions that cover the tile exactly, or the tile's own range if there are no such."""
+    """The partitions that cover the tile exactly, or the tile's own range if they do not."""
     inside = sorted((low, high) for low, high in partitions if tile.low <= low < high <= tile.high)
     position = tile.low
     for low, high in inside:
@@ -94,10 +95,10 @@ def split(tile: Tile, partitions: Iterable[tuple[int, int]]) -> tuple[tuple[int,
 
 
 def _partitions(commit: Commit) -> dict[str, set[tuple[int, int]]]:
-    found: dict[str, set[tuple[int, int]]] = {}
+    partitions: dict[str, set[tuple[int, int]]] = {}
     for operator, low, high in _part_ranges(commit):
-        found.setdefault(operator, set()).add((low, high))
-    return found
+        partitions.setdefault(operator, set()).add((low, high))
+    return partitions
 
 
 def _part_ranges(commit: Commit) -> Iterator[tuple[str, int, int]]:

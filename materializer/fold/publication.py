@@ -1,8 +1,8 @@
-"""What to do for a range: build a new snapshot, wait for the job, or nothing. Pure, over what was read.
+"""The decision to publish a snapshot of a range, to wait for the job, or to do nothing; pure.
 
-The driver adopts a snapshot only by the rule that is asked here, too (`changelog/commit/adoption_rules.py`). So while a
-published snapshot can still be adopted, another one would only cost an upload; and once it cannot be adopted any more
-(the tile or the line moved on), a new one is needed.
+Driver and materializer share the rule of adoption (`varvite.changelog.commit.adoption_rules`). While a published
+snapshot can still be adopted, another one would only cost an upload. Once it cannot (the tile or the line moved on), a
+new one is needed.
 
 Invariants: I7 (files are shared only with the snapshot of the tile that is to be replaced, as ADOPT demands).
 """
@@ -33,7 +33,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class RangeView:
-    """What the chain says of a range."""
+    """A range on the chain."""
 
     tile: Tile
     """The tile of the newest commit that the range lies in."""
@@ -44,14 +44,14 @@ class RangeView:
     line: Collection[Link]
     """The commits of the target's line, the target included, from the tile's on."""
     tile_log: LogLength
-    """The log of the whole tile after it, up to the target: a tile is replaced as a whole, so when one part of it has
-    changed, all are published."""
+    """The log of the whole tile after it, up to the target: a tile is replaced as a whole, so if one partition of it
+    has changed, all are published."""
     changelog: bool = True
-    """Whether the job runs with the changelog on."""
+    """Does the job run with the changelog on?"""
 
 
 def may_be_adopted(view: RangeView, snapshot: SnapshotDescriptor, tile_files: frozenset[str]) -> bool:
-    """Tell whether the driver's next commit may adopt this snapshot as the range's base.
+    """May the driver's next commit adopt this snapshot as the range's base?
 
     `tile_files` are the names in the descriptor of the tile's snapshot.
     """
@@ -71,20 +71,20 @@ def awaited_of(
 
     Args:
         view: The range.
-        snapshots: The descriptors above the floor that could be read; one that is damaged cannot be adopted.
-        tile_files: Names that the descriptor of the tile's snapshot has. There are none if the job was set back to
-            files of an import since: a snapshot that shares files with the tile that was there before is never adopted.
+        snapshots: The descriptors above the floor that could be read; a damaged one cannot be adopted.
+        tile_files: File names in the descriptor of the tile's snapshot; empty if the job was set back to files of an
+            import. A snapshot that shares files with the tile before that is never adopted.
     """
     return next((s for s in snapshots if may_be_adopted(view, s, tile_files)), None)
 
 
 def skip_without_listing(view: RangeView, idle_batches: int | None) -> Skip | None:
-    """The part of the decision that needs no look at the published snapshots; None: go on.
+    """The part of the decision that does not need the published snapshots; None: read them and decide.
 
     Args:
         view: The range.
-        idle_batches: Commits without a change after which the base is moved up all the same, because the line is kept
-            from the oldest base on (I10); None: never.
+        idle_batches: Commits without a change after which a snapshot is published all the same, because the line is
+            kept from the oldest base on (I10); None: never.
     """
     if not view.changelog:
         return Skip.CHANGELOG_OFF
@@ -98,13 +98,13 @@ def skip_without_listing(view: RangeView, idle_batches: int | None) -> Skip | No
 def decide_publication(
     view: RangeView, numbers: Sequence[int], awaited: SnapshotDescriptor | None, idle_batches: int | None
 ) -> Publish | Literal[Skip.CHANGELOG_OFF, Skip.NOTHING_FINAL, Skip.NOTHING_CHANGED, Skip.AWAITING_ADOPTION]:
-    """Publish, or why not.
+    """Decide to publish, or the reason to skip it.
 
     Args:
         view: The range.
         numbers: All snapshot numbers of the range that exist, aborted ones included.
-        awaited: See `awaited_of`.
-        idle_batches: As in `skip_without_listing`.
+        awaited: The snapshot of `awaited_of`.
+        idle_batches: The same as in `skip_without_listing`.
     """
     skip = skip_without_listing(view, idle_batches)
     if skip is not None:
@@ -116,23 +116,23 @@ def decide_publication(
 
 @dataclass(frozen=True)
 class UploadPlan:
-    """Which files of a new snapshot are stored already."""
+    """The files of a new snapshot: stored already, or to be uploaded."""
 
     reused: tuple[SnapshotFile, ...]
-    """As the earlier snapshot names them."""
+    """Stored files, with the earlier snapshot's names."""
     missing: tuple[SnapshotFile, ...]
-    """To be uploaded."""
+    """Files to upload."""
 
 
 def plan_upload(files: Iterable[SnapshotFile], earlier: Iterable[SnapshotFile]) -> UploadPlan:
     """Split the files of a new snapshot by whether an earlier one holds a file of the same name, size and CRC-32."""
-    held = {(f.file, f.size_bytes, f.crc32): f for f in earlier}
+    stored = {(f.file, f.size_bytes, f.crc32): f for f in earlier}
     reused: list[SnapshotFile] = []
     missing: list[SnapshotFile] = []
     for file in files:
-        found = held.get((file.file, file.size_bytes, file.crc32))
-        if found is None:
+        same = stored.get((file.file, file.size_bytes, file.crc32))
+        if same is None:
             missing.append(file)
         else:
-            reused.append(found)
+            reused.append(same)
     return UploadPlan(tuple(reused), tuple(missing))

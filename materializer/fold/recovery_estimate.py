@@ -1,6 +1,6 @@
-"""How long a restore of a range would take, from what folding its log took so far; pure.
+"""Estimate of a range's restore time, from the times of earlier folds; pure.
 
-Only a hint for a trigger and for people: nothing but the time of the next materialization depends on it (I10).
+A hint for a trigger and for people: nothing but the time of the next materialization depends on it (I10).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 SAMPLE_BYTES_MIN: Final = 64 << 10
-"""A shorter log says more about opening files than about replaying."""
+"""Smallest log that is measured: with a shorter one most of the time is opening files, not replaying."""
 NEWEST_PART: Final = 0.3
-"""What the newest measurement counts in the moving average."""
+"""Weight of the newest measurement in the moving average."""
 
 
 @dataclass(frozen=True)
 class RecoveryRates:
-    """Stored bytes per second; the defaults hold until something was measured."""
+    """Stored bytes per second; the defaults hold until the first measurement."""
 
     replay_bytes_per_s: float = 20e6
     """Log bytes read, decoded and folded."""
@@ -24,11 +24,11 @@ class RecoveryRates:
     """Snapshot bytes fetched."""
 
     def replayed(self, size_bytes: int, seconds: float) -> RecoveryRates:
-        """After so many log bytes were folded in so many seconds."""
+        """The rates after a fold of `size_bytes` of log took `seconds`."""
         return replace(self, replay_bytes_per_s=_averaged(self.replay_bytes_per_s, size_bytes, seconds))
 
     def fetched(self, size_bytes: int, seconds: float) -> RecoveryRates:
-        """After a base of so many bytes was fetched in so many seconds."""
+        """The rates after fetching a base of `size_bytes` took `seconds`."""
         return replace(self, fetch_bytes_per_s=_averaged(self.fetch_bytes_per_s, size_bytes, seconds))
 
     def replay_ms(self, log_bytes: int) -> int:

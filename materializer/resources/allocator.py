@@ -1,10 +1,10 @@
-"""Lets the C library give large blocks back to the system as soon as they are free.
+"""Makes the C library return large blocks to the system as soon as they are free.
 
-glibc raises the size from which on it does so up to 32 MB as a process frees such blocks. The parts of a log that a
-materializer reads ahead then stay in its heaps, half of which are holes (measured: 464 MB for 750 MB of log, 327 MB
-with a fixed limit).
+glibc raises its threshold for this up to 32 MB as a process frees large blocks. The segments that a materializer
+prefetches then stay in its heaps, half of which are holes (measured: 464 MB for 750 MB of log, 327 MB with a fixed
+threshold).
 
-Invariants: I10 (what a materializer takes does not grow with the state).
+Invariants: I10 (a materializer's memory does not grow with the state).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 def give_back_large_blocks() -> bool:
-    """For this process, from now on; False, and nothing happens, where the C library has no such thing."""
+    """Set the threshold for this process; False, without an effect, where the C library has none."""
     if not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,7 +1,7 @@
 """A limit on the bytes per second that a materializer exchanges with the storage (I10): the job keeps its share.
 
-Over time the rate is kept exactly; a single object goes at full speed once its bytes are paid for, and what follows
-waits. Only the bulk goes through it: log and snapshot files, not the chain and not heartbeats.
+Over time the rate is kept exactly. A single object is transferred at full speed, and the next one waits until the
+bucket has refilled. The limit covers log and snapshot files, not the chain and not heartbeats.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.prepared_object import PreparedObject
 
 NAP_S: Final = 0.2
-"""Longest wait between two looks at the stop flag."""
+"""Longest wait between two checks of the stop flag."""
 
 
 class TokenBucket:
-    """Bytes that may flow: refilled at a steady rate, at most one second's worth; shared by all threads."""
+    """A token bucket: refilled at a steady rate, holds at most one second's bytes; shared by all threads."""
 
     def __init__(self, bytes_per_s: int, clock: Clock, stop: StopSignal) -> None:
         self._bytes_per_s = bytes_per_s
@@ -37,23 +37,24 @@ class TokenBucket:
         self._filled_s = clock.monotonic_s()
 
     def take(self, size_bytes: int) -> None:
-        """Take so many bytes and wait until they are paid for. Raises `Stopped` when asked to stop."""
+        """Take bytes, and wait until the bucket has refilled from them. Raises `Stopped` when asked to stop."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             refilled = self._left_bytes + (now_s - self._filled_s) * self._bytes_per_s
             self._left_bytes = min(float(self._bytes_per_s), refilled) - size_bytes
             self._filled_s = now_s
-            paid_s = now_s - self._left_bytes / self._bytes_per_s
-        while (left_s := paid_s - self._clock.monotonic_s()) > 0:
+            refilled_s = now_s - self._left_bytes / self._bytes_per_s
+        while (left_s := refilled_s - self._clock.monotonic_s()) > 0:
             self._stop.check()
             self._clock.sleep(min(left_s, NAP_S))
 
 
 class ThrottledReads:
-    """`inner`, but the bytes that are read are taken from a bucket; see `ObjectStore` for each method.
+    """An `ObjectStore` that takes the bytes it reads from a bucket.
 
-    Whole objects are paid for afterwards, when their size is known. Writes are not throttled here: an uploader would
-    take the wait for a slow server and begin a second attempt; who hands an upload in pays before.
+    The bytes of whole objects are taken afterwards, when their size is known. Writes are not throttled here: an
+    uploader would mistake the wait for a slow server and begin a second attempt. So the bytes of an upload are taken
+    before it is submitted.
     """
 
     def __init__(self, inner: ObjectStore, bucket: TokenBucket) -> None:

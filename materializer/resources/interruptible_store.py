@@ -1,4 +1,4 @@
-"""A store that looks at the stop flag before every call, so that whatever runs above it ends promptly."""
+"""An object store that checks the stop flag before every call, so that the code above it ends promptly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InterruptibleStore:
-    """`inner`, but every method raises `Stopped` once `stop` is set; see `ObjectStore` for each method."""
+    """An `ObjectStore` whose methods raise `Stopped` once `stop` is set."""
 
     def __init__(self, inner: ObjectStore, stop: StopSignal, crash_point: str | None = None) -> None:
         """`crash_point` names the fail point that is passed after every read and every stored file."""
@@ -49,8 +49,8 @@ class InterruptibleStore:
 
     def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
         self._stop.check()
-        made = prepare(self._inner, name, content)
-        return replace(made, store=InterruptibleStore(made.store, self._stop, self._crash_point))
+        prepared = prepare(self._inner, name, content)
+        return replace(prepared, store=InterruptibleStore(prepared.store, self._stop, self._crash_point))
 
     def is_reusable(self, name: str) -> bool:
         self._stop.check()

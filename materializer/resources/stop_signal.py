@@ -1,6 +1,6 @@
-"""Asking a materializer to stop: one flag that every long step looks at.
+"""The stop flag of a materializer: set by a signal or by the parent's end, checked by every long step.
 
-Stopping needs no care (I9: local is cache; an unpublished upload is garbage that the collector finds), only promptness.
+A step may be abandoned anywhere: the local disk is a cache (I9), and an unpublished upload is garbage.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ABANDONED_EXIT_CODE: Final = 3
-"""The step that ran at the signal did not stop in time and was abandoned, which harms nothing."""
+"""Exit code if the step that ran at the signal did not stop in time and was abandoned, which is harmless."""
 
 SLEEP_MAX_MS: Final = (1 << 31) - 1
-"""About 25 days: poll() takes no longer time."""
+"""About 25 days: the longest time that poll() takes."""
 PARENT_POLL_S: Final = 0.5
-"""Time between two looks at the parent's id where its end cannot be waited for."""
+"""Time between two checks of the parent's id where its end cannot be waited for."""
 
 
 class Stopped(Exception):  # noqa: N818  not an error: it carries control back to the loop, which is about to end
-    """Raised by a step that found the stop flag set; it never leaves the service."""
+    """Raised by a step that finds the stop flag set; it never leaves the service."""
 
 
 class StopSignal:
-    """Set once, by a signal, by the parent's death or by a caller; waited for and looked at by everybody else.
+    """A flag that is set once, by a signal, by the parent's end or by a caller, and that any thread may wait for.
 
-    A pipe and not a `threading.Event`: a signal handler that sets an event can meet the event's own lock, held by the
-    very thread that it interrupted.
+    It is a pipe and not a `threading.Event`: a signal handler that sets an event can deadlock on the event's own lock,
+    held by the thread that it interrupted.
     """
 
     def __init__(self) -> None:
@@ -44,24 +44,24 @@ class StopSignal:
 
     @property
     def is_set(self) -> bool:
-        """Whether to stop."""
+        """Has a stop been requested?"""
         return self._is_set
 
     def set(self) -> None:
-        """Ask to stop."""
+        """Request the stop."""
         if not self._is_set:
             self._is_set = True
             os.write(self._write_end, b"!")
 
     def wait(self, seconds: float | None) -> bool:
-        """Sleep for that long (at most `SLEEP_MAX_MS`; None: no limit) or until asked to stop; whether asked."""
+        """Sleep for this time (at most `SLEEP_MAX_MS`; None: no limit) or until the flag is set; True if it is set."""
         waiting = select.poll()  # not select(): that takes no descriptor above 1023
         waiting.register(self._read_end, select.POLLIN)
         waiting.poll(None if seconds is None else min(math.ceil(seconds * 1000), SLEEP_MAX_MS))
         return self._is_set
 
     def check(self) -> None:
-        """Raise `Stopped` if asked to stop."""
+        """Raise `Stopped` if the flag is set."""
         if self._is_set:
             raise Stopped
 
@@ -72,7 +72,7 @@ def _close(*descriptors: int) -> None:
 
 
 def stop_on_signals(stop: StopSignal) -> None:
-    """SIGTERM and SIGINT ask to stop; a second one ends the process at once. Main thread only."""
+    """Set the flag at SIGTERM and SIGINT; a second one ends the process at once. Main thread only."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if stop.is_set:
@@ -84,12 +84,12 @@ def stop_on_signals(stop: StopSignal) -> None:
 
 
 def stop_with_parent(stop: StopSignal, parent_pid: int) -> None:
-    """Ask to stop when this process's parent, which must have that id, ends (or has ended already)."""
+    """Set the flag when this process's parent, which must have that id, ends (or has ended already)."""
     threading.Thread(target=_watch_parent, args=(stop, parent_pid), name="varvite-parent", daemon=True).start()
 
 
 def end_late(stop: StopSignal, grace_s: float) -> None:
-    """End the process hard, with `ABANDONED_EXIT_CODE`, if it still runs `grace_s` after it was asked to stop."""
+    """End the process hard, with `ABANDONED_EXIT_CODE`, if it still runs `grace_s` after the flag was set."""
 
     def watch() -> None:
         stop.wait(None)
@@ -112,13 +112,13 @@ def _watch_parent(stop: StopSignal, parent_pid: int) -> None:
 
 
 def _wait_for_end(parent_pid: int) -> None:
-    """Return when the process ends, or at once if it cannot be watched."""
+    """Wait until the process ends; returns at once if it cannot be watched."""
     try:
         descriptor = os.pidfd_open(parent_pid)
     except OSError:
         return
     try:
-        if os.getppid() == parent_pid:  # the id may have been given to another process before it was opened
+        if os.getppid() == parent_pid:  # another process may have got the id before it was opened
             poll = select.poll()
             poll.register(descriptor, select.POLLIN)
             poll.poll()

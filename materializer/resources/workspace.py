@@ -2,11 +2,11 @@
 
 ```
 <root>/<n>/lock                                  held by the process that uses slot n
-<root>/<n>/ranges/<job id>/<operator>/<lo>-<hi>  a follower's RocksDB directory
+<root>/<n>/ranges/<job id>/<operator>/<lo>-<hi>  a range's RocksDB directory
 <root>/<n>/scratch/                              emptied at the start
 ```
 
-Two materializers given the same directory take different slots. Invariant: I9 (everything here is a cache).
+Two materializers with the same directory take different slots. Invariant: I9 (everything here is a cache).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Workspace:
     """One slot of a working directory, held until `close` or the end of the process."""
 
     def __init__(self, root: Path) -> None:
-        """Take the first free slot below `root`. Raises `InvalidRequestError` if that cannot be done."""
+        """Take the first free slot below `root`. Raises `InvalidRequestError` if that is not possible."""
         try:
             self._directory, self._lock = _take_slot(root)
             self._scratch = self._directory / "scratch"
@@ -60,7 +60,7 @@ class Workspace:
         return self._directory
 
     def range_directory(self, key: RangeKey) -> Path:
-        """Where the follower of a range keeps its database; the parent exists. Raises as `scratch`."""
+        """The directory of a range's database; the parent exists. Raises the errors of `scratch`."""
         directory = self._range_path(key)
         _make(directory.parent)
         return directory
@@ -87,15 +87,15 @@ class Workspace:
         return directory
 
     def trim(self, limit_bytes: int, in_use: Collection[RangeKey]) -> tuple[Path, ...]:
-        """Remove the copies that were longest not used until all together have at most `limit_bytes` (I10).
+        """Evict the least recently used copies until all together have at most `limit_bytes` (I10).
 
-        Those of `in_use` stay, so that the limit may be exceeded while they are. Returns what was removed.
+        Copies in `in_use` stay, even if the limit is then exceeded. Returns the evicted directories.
         """
         kept = {self._range_path(key) for key in in_use}
-        found = [_Copy(path, *_use_of(path)) for path in (self._directory / "ranges").glob("*/*/*")]
-        total = sum(copy.size_bytes for copy in found)
+        copies = [_Copy(path, *_use_of(path)) for path in (self._directory / "ranges").glob("*/*/*")]
+        total = sum(copy.size_bytes for copy in copies)
         removed: list[Path] = []
-        for copy in sorted((c for c in found if c.path not in kept), key=lambda c: c.used_s):
+        for copy in sorted((c for c in copies if c.path not in kept), key=lambda c: c.used_s):
             if total <= limit_bytes:
                 break
             shutil.rmtree(copy.path, ignore_errors=True)
@@ -124,13 +124,13 @@ class _Copy(NamedTuple):
     path: Path
     size_bytes: int
     used_s: float
-    """When its newest file was written, by the filesystem's clock."""
+    """Time at which its newest file was written, by the filesystem's clock."""
 
 
 def _use_of(directory: Path) -> tuple[int, float]:
-    """Bytes of a directory's files, and when the newest was written."""
+    """Bytes of a directory's files, and the time at which the newest was written."""
     size_bytes, used_s = 0, 0.0
-    with suppress(FileNotFoundError):  # a file was compacted away meanwhile, or the copy discarded: a hint will do
+    with suppress(FileNotFoundError):  # a file was compacted away, or the copy discarded: an estimate is enough
         for path in directory.iterdir():
             status = path.stat()
             size_bytes += status.st_size

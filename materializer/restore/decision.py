@@ -1,10 +1,10 @@
-"""Which checkpoint a job goes on from when an operator sets it right, and what Spark must forget for it; pure.
+"""The checkpoint that `varvite restore` sets a job back to, and the batches that Spark must forget for it; pure.
 
-Spark's checkpoint location may be gone, ahead of the state or behind it. State and location fit together at a
+Spark's checkpoint location may be missing, ahead of the state or behind it. State and location fit together at a
 checkpoint if it was made by the location's query, from the offsets that the location has for its batch, and if Spark
-has acknowledged that batch: then the location can be set back to it, and the next batch is the one after.
+has acknowledged that batch. Then the location can be set back to it, and the next batch is the one after.
 
-Invariants: I11 (what does not fit is an error, never a guess).
+Invariants: I11 (a mismatch is an error, never a guess).
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkLocation:
-    """What Spark's checkpoint location says."""
+    """The progress in Spark's checkpoint location."""
 
     query_id: str | None
     """None: Spark has never started a query there."""
     hashes: Mapping[int, str]
-    """Batch → sha256 of its end offsets, of all batches that were planned and not purged."""
+    """Batch → sha256 of its end offsets, for all batches that were planned and not purged."""
     acknowledged: frozenset[int]
 
     @property
     def is_new(self) -> bool:
-        """Nothing of a query is there."""
+        """Does it hold nothing of a query?"""
         return self.query_id is None and not self.hashes and not self.acknowledged
 
     def begins(self, commit: Commit) -> bool:
-        """Whether another query than the commit's begins there at batch 0, which may have been planned."""
+        """Does another query than the commit's begin there at batch 0, which may have been planned?"""
         is_new = not self.acknowledged and max(self.hashes, default=0) == 0
         return self.query_id is None or (is_new and self.query_id != commit.query_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the operator asks for; neither: the newest that fits."""
+class RequestedCheckpoint:
+    """The checkpoint that the user requests; with neither field: the newest that fits."""
 
     seq: int | None = None
     batch: int | None = None
@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """What is to be done."""
+    """The checkpoint to restore, and the batches to forget."""
 
     commit: Commit
     forget_above: int | None
@@ -61,44 +61,48 @@ class RestorePlan:
 
 
 def decide_restore(
-    line: Sequence[Commit], kept: RetentionBounds | Retention, spark: SparkLocation | None, wanted: Wanted
+    line: Sequence[Commit],
+    kept: RetentionBounds | Retention,
+    spark: SparkLocation | None,
+    requested: RequestedCheckpoint,
 ) -> RestorePlan:
     """Choose the checkpoint.
 
     Args:
         line: The commits to choose from, the newest first.
-        kept: Which of them are complete: the head's cut, perhaps with the pins.
-        spark: Spark's checkpoint location; None if it is not to be touched.
-        wanted: What the operator asks for.
+        kept: Retention bounds of the head, perhaps with the pins: they say which commits are complete.
+        spark: Spark's checkpoint location; None if it stays untouched.
+        requested: The user's choice.
 
     Raises:
-        StateMissingError: no complete checkpoint is the wanted one.
-        LineageError: the wanted one, or any, does not fit Spark's location.
+        StateMissingError: no complete checkpoint is the requested one.
+        LineageError: no requested checkpoint fits Spark's location.
     """
     complete = [commit for commit in line if kept.is_complete(commit)]
-    asked = [commit for commit in complete if _is_wanted(commit, wanted)]
-    if not asked:
-        there = ", ".join(f"{c.seq} (batch {c.batch})" for c in complete) or "none"
-        raise StateMissingError(f"no checkpoint that is still complete is the one asked for; there are: {there}")
-    if spark is None or spark.begins(asked[0]):
-        return RestorePlan(asked[0], None)
-    for commit in asked:
+    matching = [commit for commit in complete if _matches(commit, requested)]
+    if not matching:
+        existing = ", ".join(f"{c.seq} (batch {c.batch})" for c in complete) or "none"
+        raise StateMissingError(f"no checkpoint is complete and matches the request; complete are: {existing}")
+    newest = matching[0]
+    if spark is None or spark.begins(newest):
+        return RestorePlan(newest, None)
+    for commit in matching:
         if _misfit(commit, spark) is None:
             return RestorePlan(commit, _forget_above(commit, line[0], spark))
     raise LineageError(
-        f"checkpoint {asked[0].seq} of batch {asked[0].batch} does not fit Spark's location: "
-        f"{_misfit(asked[0], spark)}; choose another checkpoint, or give the query a new location, where it begins at "
+        f"checkpoint {newest.seq} of batch {newest.batch} does not fit Spark's location: "
+        f"{_misfit(newest, spark)}; choose another checkpoint, or give the query a new location, where it begins at "
         "batch 0 with this state",
-        batch=asked[0].batch,
+        batch=newest.batch,
     )
 
 
-def _is_wanted(commit: Commit, wanted: Wanted) -> bool:
-    return wanted.seq in (None, commit.seq) and wanted.batch in (None, commit.batch)
+def _matches(commit: Commit, requested: RequestedCheckpoint) -> bool:
+    return requested.seq in (None, commit.seq) and requested.batch in (None, commit.batch)
 
 
 def _misfit(commit: Commit, spark: SparkLocation) -> str | None:
-    """Why Spark cannot go on after this commit's batch; None if it can."""
+    """The reason that Spark cannot continue after this commit's batch; None if it can."""
     if commit.query_id != spark.query_id:
         return f"it is of query {commit.query_id}, the location of query {spark.query_id}"
     if commit.batch not in spark.hashes:

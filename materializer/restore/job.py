@@ -1,12 +1,13 @@
-"""Setting a stopped job, and Spark's checkpoint location, to a checkpoint that both have: what `varvite restore` does.
+"""`varvite restore`: sets a stopped job and Spark's checkpoint location back to a checkpoint that both have.
 
-A fence says which commit the next run starts from, and Spark forgets the batches after it. Nothing of the state is
-deleted or rewritten: what came after the checkpoint is off the line with the next commit. A restore that was stopped
-half-way is done again: until Spark has forgotten, its batches follow the newest commit, and the choice does nothing.
-A checkpoint that only pins keep (`--retention`) is below the cut, which never falls, so its state is copied.
-A savepoint to which a job goes back again is copied again, so that a copy that was damaged meanwhile is replaced.
+A fence names the commit that the next run starts from, and Spark forgets the batches after it. No state is deleted or
+rewritten: commits after the checkpoint are off the line with the next commit. A restore that was interrupted is
+repeated: until Spark has forgotten its batches, they follow the newest commit, and the fence's choice has no effect.
 
-Invariants: I6 (the fence ends every older run), I11 (what does not fit together is an error).
+A checkpoint that only pins keep (`--retention`) is below the retention bounds, which never fall: its state is copied.
+A savepoint that a job goes back to again is copied again, which replaces a copy that was damaged meanwhile.
+
+Invariants: I6 (the fence ends every older run), I11 (a mismatch is an error).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from varvite.changelog.commit.start_decision import next_restore
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.reading.checkpoints import newest_commits
 from varvite.changelog.retention.pins import Retention, list_pins
-from varvite.materializer.restore.decision import RestorePlan, Wanted, decide_restore
+from varvite.materializer.restore.decision import RequestedCheckpoint, RestorePlan, decide_restore
 from varvite.materializer.restore.origin import StateOrigin, copy_origin
 from varvite.materializer.restore.spark_location import read_location, set_back
 from varvite.storage.errors import InvalidRequestError, LineageError, StateMissingError
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 LINE_MAX: Final = 10_000
-"""Commits of the line that are looked at; only those that may be complete are."""
+"""Most commits of the line that are read."""
 
 
 class RestoreLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,15 +46,15 @@ class RestoreLine(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     dry_run: bool
     seq: int
-    """The checkpoint that the next run starts from; of a savepoint, or what only pins keep, the one that holds its copy
-    (0 in a dry run)."""
+    """The checkpoint that the next run starts from; for a savepoint, or a checkpoint that only pins keep, the one with
+    its copy (0 in a dry run)."""
     batch: int
     time: str
-    """Of the state."""
+    """Time of the state."""
     next_start: str
-    """What Spark's checkpoint location must be."""
+    """Spark's checkpoint location of the next start, for people."""
     forgotten: tuple[str, ...]
-    """Files that were moved away from Spark's checkpoint location."""
+    """Files that were moved out of Spark's checkpoint location."""
 
 
 class CancelLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,21 +63,21 @@ class CancelLine(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     dry_run: bool
     cancelled_seq: int | None
-    """The checkpoint that had been chosen; None: nothing had been, and nothing was written."""
+    """The checkpoint that had been chosen; None: there was none, and nothing was written."""
 
 
 class JobRestore:
-    """See the module.
+    """Sets one stopped job back.
 
     Args:
         job: The job's directory, for people.
         store: Rooted there. The job must be stopped.
-        record: The job's.
-        spark: Rooted at Spark's checkpoint location; None: it is not touched.
+        record: The job's record.
+        spark: Rooted at Spark's checkpoint location; None: it stays untouched.
         clock: Time.
         tokens: Randomness.
-        dry_run: Only say what would be done.
-        may_be_new: Nothing of a query need be at Spark's checkpoint location.
+        dry_run: Write nothing; only report the plan.
+        may_be_new: Spark's checkpoint location may be empty.
     """
 
     def __init__(
@@ -100,18 +101,18 @@ class JobRestore:
         self._reader = ChainReader(store, record.job_id)
         self._clock, self._tokens = clock, tokens
 
-    def to_checkpoint(self, wanted: Wanted) -> RestoreLine:
+    def to_checkpoint(self, requested: RequestedCheckpoint) -> RestoreLine:
         """Go back to a checkpoint on the line.
 
         Raises:
-            StateMissingError: no complete checkpoint is the wanted one.
+            StateMissingError: no complete checkpoint is the requested one.
             LineageError: it does not fit Spark's location.
             CorruptDataError: an entry that the checkpoint needs is damaged, or one behind which it may be.
-            InvalidRequestError: nothing is at Spark's location, and it was not said that it is new.
-            VarviteError: the storage failed; do it again.
+            InvalidRequestError: Spark's location is empty, and `may_be_new` is not set.
+            VarviteError: the storage failed; try again.
         """
         spark = self._location()
-        plan, is_retained = self._plan(wanted, spark, with_pins=True)
+        plan, is_retained = self._plan(requested, spark, with_pins=True)
         if not is_retained:
             kept = StateOrigin(f"checkpoint {plan.commit.seq}", self._store, plan.commit, None)
             return self._to_copy(plan, spark, kept)
@@ -120,18 +121,20 @@ class JobRestore:
         if not self._dry_run:
 
             def choose() -> int:
-                """A commit of the stopped driver may still arrive, and what was complete before is so no longer."""
-                plans.append(self._plan(wanted, spark)[0])
+                """Plan anew: a late commit of the stopped driver may have raised the retention bounds."""
+                plans.append(self._plan(requested, spark)[0])
                 return plans[-1].commit.seq
 
             number = self._chain().take_over(choose, chosen_ahead=True).epoch
         return self._set_back(plans[-1], spark, plans[-1].commit.seq, number)
 
     def to_origin(self, origin: StateOrigin) -> RestoreLine:
-        """Go back to a savepoint, whose state is copied into the job. Errors as `to_checkpoint`, and of the copy."""
+        """Go back to a savepoint, whose state is copied. Raises the errors of `to_checkpoint` and of the copy."""
         origin.check(self._record.max_parallelism)
         spark = self._location()
-        return self._to_copy(decide_restore((origin.commit,), RetentionBounds(), spark, Wanted()), spark, origin)
+        return self._to_copy(
+            decide_restore((origin.commit,), RetentionBounds(), spark, RequestedCheckpoint()), spark, origin
+        )
 
     def _to_copy(self, plan: RestorePlan, spark: SparkLocation | None, origin: StateOrigin) -> RestoreLine:
         seq = number = 0
@@ -141,7 +144,7 @@ class JobRestore:
         return self._set_back(plan, spark, seq, number)
 
     def cancel(self) -> CancelLine:
-        """The next start is an ordinary one again; where it is one already, nothing is done."""
+        """Make the next start an ordinary one again; has no effect if it is one."""
         chosen = next_restore(self._reader.head())
         if chosen is not None and not self._dry_run:
             self._chain().take_over(chosen_ahead=True)
@@ -150,42 +153,42 @@ class JobRestore:
     def _location(self) -> SparkLocation | None:
         if self._spark is None:
             return None
-        found = read_location(self._spark)
-        if found.is_new and not self._may_be_new:
+        location = read_location(self._spark)
+        if location.is_new and not self._may_be_new:
             raise InvalidRequestError(
                 f"there is no query's checkpoint at {self._spark.url}: correct the location, or say with "
                 "--new-location that the query begins there",
                 job=self._job,
             )
-        return found
+        return location
 
     def _chain(self) -> ChainOwner:
         record = self._record
         return ChainOwner(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
 
     def _plan(
-        self, wanted: Wanted, spark: SparkLocation | None, *, with_pins: bool = False
+        self, requested: RequestedCheckpoint, spark: SparkLocation | None, *, with_pins: bool = False
     ) -> tuple[RestorePlan, bool]:
-        """What is to be done as the chain is now; whether the checkpoint is complete without the pins."""
+        """Read the chain and decide; (the plan, True if the checkpoint is complete without the pins)."""
         head = self._reader.head()
         if head is None:
             raise StateMissingError("the job has no checkpoint yet", job=self._job)
-        cut = bounds_of(head)
-        kept = Retention(cut, list_pins(self._reader)) if with_pins else cut
+        bounds = bounds_of(head)
+        kept = Retention(bounds, list_pins(self._reader)) if with_pins else bounds
         line, damage = newest_commits(self._reader, LINE_MAX, down_to=kept.complete_from)
         try:
-            plan = decide_restore(self._with_source(line), kept, spark, wanted)
+            plan = decide_restore(self._with_source(line), kept, spark, requested)
         except (StateMissingError, LineageError):
             if damage is None:
                 raise
-            raise damage.with_context(job=self._job) from None  # behind it may be what was asked for
-        self._reader.load_line(plan.commit.link, self._record.max_parallelism)  # or the next start could not
-        return plan, cut.is_complete(plan.commit)
+            raise damage.with_context(job=self._job) from None  # the requested checkpoint may be behind it
+        self._reader.load_line(plan.commit.link, self._record.max_parallelism)  # raises what the next start would
+        return plan, bounds.is_complete(plan.commit)
 
     def _with_source(self, line: tuple[Commit, ...]) -> tuple[Commit, ...]:
-        """The commits of the head's line, the newest first, and that of this job from which the oldest was copied.
+        """The commits of the head's line, the newest first, and the one of this job that the oldest is a copy of.
 
-        So a restore of what only pins keep can be done again: then the line ends with the copy.
+        So a restore of a checkpoint that only pins keep can be repeated: then the line ends with the copy.
         """
         source = line[-1].source if line else None
         if source is None or source.job_id != self._record.job_id:

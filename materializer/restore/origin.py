@@ -1,4 +1,4 @@
-"""Starting a job from a savepoint, or from a checkpoint of another job: finding it, and copying its state.
+"""The start of a job from a savepoint, or from a checkpoint of another job: finds the state, and copies it.
 
 A location is the name of one of the job's own savepoints, or a path or URL:
 
@@ -7,8 +7,8 @@ A location is the name of one of the job's own savepoints, or a path or URL:
 <storage>/<job>/chain/<seq>          a retained checkpoint
 <storage>/<job>                      the newest checkpoint
 ```
-The source is not owned and never changed, but for a hold that exists while a checkpoint is being copied; the job's
-first entry holds the whole state (Flink's NO_CLAIM, with the full first checkpoint at the start).
+The source is never changed, except for a hold while a checkpoint is being copied. The job's first entry holds the whole
+state (Flink's NO_CLAIM, with the full first checkpoint at the start).
 """
 
 from __future__ import annotations
@@ -51,30 +51,30 @@ class StateOrigin:
     """A state to start from."""
 
     location: str
-    """As the user gave it."""
+    """The user's text."""
     store: ObjectStore
-    """Rooted at the job, or where the savepoint is."""
+    """Rooted at the job, or at the savepoint's location."""
     commit: Commit
     savepoint: Savepoint | None
     """None: a checkpoint of the job's chain."""
 
-    def job_beside(self, own: ObjectStore) -> str:
-        """Name of the origin's job, which must be in the storage of the job whose store is given, but not that job.
+    def job_beside(self, job_store: ObjectStore) -> str:
+        """Name of the origin's job, which must be another job in the storage of the job with this store.
 
         Raises `InvalidRequestError` if it is not: a clone shares objects.
         """
         storage, _, job = self.store.url.rpartition("/")
-        own_storage, _, own_job = own.url.rpartition("/")
+        clone_storage, _, clone_job = job_store.url.rpartition("/")
         is_canonical = self.savepoint is not None and self.savepoint.format == "canonical"
-        if storage != own_storage or job == own_job or is_canonical:
+        if storage != clone_storage or job == clone_job or is_canonical:
             raise InvalidRequestError(
-                f"what is at {self.location} cannot be cloned into {own.url}: a clone shares the objects of a "
+                f"the state at {self.location} cannot be cloned into {job_store.url}: a clone shares the objects of a "
                 f"checkpoint or native savepoint of another job in the same storage; use the claim mode {NO_CLAIM}"
             )
         return job
 
     def check(self, max_parallelism: int) -> None:
-        """Raise `IncompatibleError` unless a job with so many key groups can have this state."""
+        """Raise `IncompatibleError` unless a job with this number of key groups can have the state."""
         if self.commit.max_parallelism != max_parallelism:
             raise IncompatibleError(
                 f"the state at {self.location} has {self.commit.max_parallelism} key groups, the job "
@@ -88,27 +88,27 @@ class StateOrigin:
 
 
 def is_location(restore: str | int | None) -> bool:
-    """Whether what a query is told to start from is a state elsewhere: no `latest`, no seq."""
+    """Does the option name a state elsewhere, not `latest` or a seq?"""
     return isinstance(restore, str) and restore != layout.LATEST
 
 
 def find_start(
-    location: str, own: ObjectStore, query_id: str | None, storage_options: Mapping[str, Any] | None = None
+    location: str, job_store: ObjectStore, query_id: str | None, storage_options: Mapping[str, Any] | None = None
 ) -> StateOrigin | None:
-    """What a query is to start from that is told to start from a location; None if it is to go on from the job's state.
+    """The state that a query with a start location starts from; None if it continues from the job's state.
 
-    So it is if the query has begun, and if an operator has chosen a checkpoint since (`varvite restore`): the option
-    may have been left set, and what it names be gone.
+    A query that has begun continues, and so does one for which a checkpoint was chosen since (`varvite restore`): the
+    option may still be set, and its location may be gone.
 
     Args:
-        location: See the module.
-        own: The store of the job, which may not exist yet.
-        query_id: Of Spark's checkpoint location; None for a new one.
-        storage_options: Of the filesystem, where the location is no local directory.
+        location: The location, in one of the module's forms.
+        job_store: The store of the job, which may not exist yet.
+        query_id: Query id in Spark's checkpoint location; None for a new one.
+        storage_options: Options of the filesystem, unless the location is a local directory.
 
-    Raises as `find_origin`; the message says so if an earlier start has brought the state into the job already.
+    Raises the errors of `find_origin`; the text says so if an earlier start has copied the state into the job already.
     """
-    reader = _reader_of(own)
+    reader = _reader_of(job_store)
     head = None if reader is None else reader.head()
     if next_restore(head) is not None:
         return None
@@ -116,29 +116,29 @@ def find_start(
     if newest is not None and newest.source is None and newest.query_id == query_id:
         return None
     try:
-        return find_origin(location, own, storage_options)
+        return find_origin(location, job_store, storage_options)
     except (InvalidRequestError, StateMissingError) as error:
         if newest is None or newest.source is None:
             raise
         problem = (
-            f"{error.message}; the job already holds what an earlier start took (seq {newest.seq}, of batch "
+            f"{error.message}; the job already holds the copy of an earlier start (seq {newest.seq}, of batch "
             f"{newest.batch}): set execution.state-recovery.path to `latest` to start from that"
         )
         raise type(error)(problem, **error.context) from error
 
 
-def check_start(seq: int, own: ObjectStore, query_id: str | None) -> None:
-    """Raise `StateMissingError` if a query is to start from a checkpoint of its job that is not there.
+def check_start(seq: int, job_store: ObjectStore, query_id: str | None) -> None:
+    """Raise `StateMissingError` if a query shall start from a checkpoint of its job that does not exist.
 
-    Its first batch would find that, too, but by then the run has made the job if it is new, or fenced another one off.
-    A query that has begun, and one for which an operator has chosen, do not start from it (see `find_start`).
+    The first batch would fail, too, but by then the run has created the job if it is new, or fenced another run off.
+    Like `find_start`, this does not count for a query that has begun, or for which a checkpoint was chosen.
 
     Args:
-        seq: Of the checkpoint.
-        own: The store of the job, which may not exist yet.
-        query_id: Of Spark's checkpoint location; None for a new one.
+        seq: Seq of the checkpoint.
+        job_store: The store of the job, which may not exist yet.
+        query_id: Query id in Spark's checkpoint location; None for a new one.
     """
-    reader = _reader_of(own)
+    reader = _reader_of(job_store)
     head = None if reader is None else reader.head()
     if reader is not None and head is not None:
         newest = reader.newest_under(head)
@@ -147,34 +147,34 @@ def check_start(seq: int, own: ObjectStore, query_id: str | None) -> None:
         if reader.find_commit(seq) is not None:
             return
     raise StateMissingError(
-        f"there is no commit with seq {seq} to start from in {own.url}; choose one that the job still has "
+        f"there is no commit with seq {seq} to start from in {job_store.url}; choose one that the job still has "
         "(`varvite checkpoints`), or correct the job's name or storage"
     )
 
 
 def _reader_of(store: ObjectStore) -> ChainReader | None:
-    """Of the chain of the job at the store's root; None if there is no job."""
+    """A reader of the chain of the job at the store's root; None if there is no job."""
     try:
         return ChainReader(store, read_job(store).job_id)
     except MissingObjectError:
         return None
 
 
-def find_origin(location: str, own: ObjectStore, storage_options: Mapping[str, Any] | None = None) -> StateOrigin:
-    """The state at a location, see the module.
+def find_origin(location: str, job_store: ObjectStore, storage_options: Mapping[str, Any] | None = None) -> StateOrigin:
+    """The state at a location.
 
     Args:
-        location: See the module.
-        own: The job's own store, for names of its own savepoints.
-        storage_options: Of the filesystem, where the location is no local directory.
+        location: The location, in one of the module's forms.
+        job_store: The job's store, for names of its own savepoints.
+        storage_options: Options of the filesystem, unless the location is a local directory.
 
     Raises:
         InvalidRequestError: there is no such savepoint, or no job.
         StateMissingError: there is no such checkpoint.
     """
     if "/" not in location:
-        savepoint = read_savepoint(own, layout.check_savepoint_name(location))
-        return StateOrigin(location, own, savepoint.commit, savepoint)
+        savepoint = read_savepoint(job_store, layout.check_savepoint_name(location))
+        return StateOrigin(location, job_store, savepoint.commit, savepoint)
     root, _, last = location.rstrip("/").rpartition("/")
     parent, _, area = root.rpartition("/")
     if area == _SAVEPOINTS and parent:
@@ -187,13 +187,13 @@ def find_origin(location: str, own: ObjectStore, storage_options: Mapping[str, A
 
 
 def open_beside(url: str, storage_options: Mapping[str, Any] | None) -> ObjectStore:
-    """The store at a URL, with the options of another one if it takes any. Errors as `open_store`."""
+    """Open the store at a URL, with another store's options if it takes any. Raises the errors of `open_store`."""
     takes_none = local_directory(url) is not None or url.startswith("memory:")
     return open_store(url, None if takes_none else storage_options)
 
 
 def _job_store(url: str, storage_options: Mapping[str, Any] | None) -> ObjectStore:
-    """The store of a job, through its storage, so that objects that it shares with another job can be read."""
+    """Open the store of a job through its storage, so that objects that it shares with another job can be read."""
     storage, _, job = url.rpartition("/")
     if not storage or storage.endswith((":", "/")):
         return open_beside(url, storage_options)
@@ -217,11 +217,11 @@ def _checkpoint(location: str, store: ObjectStore, seq: int | None) -> StateOrig
 def clone_origin(
     origin: StateOrigin, record: JobRecord, source_job: str, *, clock: Clock, tokens: TokenSource
 ) -> CopiedState:
-    """Name the state's objects where they are, under a hold that stays; errors as `copy_origin`.
+    """Name the state's objects in place, under a hold that stays; raises the errors of `copy_origin`.
 
     Args:
         origin: The state: a checkpoint or a native savepoint.
-        record: Of the job that is to have it.
+        record: The record of the new job.
         source_job: Name of the origin's job, in the same storage.
         clock: For the hold.
         tokens: For the hold.
@@ -243,15 +243,15 @@ def copy_origin(
 
     Args:
         origin: The state.
-        record: The job's.
+        record: The job's record.
         target: Its store.
-        slot: Of the entry that is to name the copy.
+        slot: The slot of the entry that will name the copy.
         clock: For uploads.
         tokens: For names.
 
     Raises:
         DidNotHappenError: the checkpoint was truncated meanwhile.
-        VarviteError: the state cannot be read, or the copy not be written.
+        VarviteError: the state cannot be read, or the copy cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="varvite-copy-") as name:
         scratch = Path(name)
@@ -285,7 +285,7 @@ def copy_origin(
 
 
 class _Builder:
-    """Builds tiles of the rows of a canonical savepoint."""
+    """Builds tiles from the rows of a canonical savepoint."""
 
     def __init__(
         self, origin: StateOrigin, target: ObjectStore, slot: int, scratch: Path, tag: str, clock: Clock
@@ -309,36 +309,36 @@ class _Builder:
     def _tiles(
         self, operator: OperatorLayout, files: Sequence[StateFile], max_parallelism: int, uploader: Uploader
     ) -> list[Tile]:
-        """One for each range that has rows, empty ones between."""
+        """Build a tile for each range that has rows, and empty ones between."""
         tiles: list[Tile] = []
         position = 0
-        for number, ((low, high), own) in enumerate(_by_range(files).items()):
+        for number, ((low, high), range_files) in enumerate(_by_range(files).items()):
             tiles += self._empty(operator, position, low)
-            named = self._snapshot(operator, number, own, uploader)
-            tiles.append(Tile(operator=operator.uid, low=low, high=high, at=self._at, files=named))
+            uploaded = self._upload_snapshot(operator, number, range_files, uploader)
+            tiles.append(Tile(operator=operator.uid, low=low, high=high, at=self._at, files=uploaded))
             position = high
         return tiles + self._empty(operator, position, max_parallelism)
 
     def _empty(self, operator: OperatorLayout, low: int, high: int) -> list[Tile]:
         return [Tile(operator=operator.uid, low=low, high=high, at=self._at)] if low < high else []
 
-    def _snapshot(
+    def _upload_snapshot(
         self, operator: OperatorLayout, number: int, files: Sequence[StateFile], uploader: Uploader
     ) -> tuple[SnapshotFile, ...]:
-        own = self._scratch / "range"
-        own.mkdir()
-        named: list[SnapshotFile] = []
-        for index, file in enumerate(build_snapshot(operator, files, self._at, self._source, own)):
+        scratch = self._scratch / "range"
+        scratch.mkdir()
+        uploaded: list[SnapshotFile] = []
+        for index, file in enumerate(build_snapshot(operator, files, self._at, self._source, scratch)):
             name = layout.segment(self._slot, operator.uid, number, self._tag, index)
             uploader.submit_file(name, file.path).result()
-            named.append(SnapshotFile(file.file, name, file.size_bytes, file.crc32))
-        shutil.rmtree(own)
-        return tuple(named)
+            uploaded.append(SnapshotFile(file.file, name, file.size_bytes, file.crc32))
+        shutil.rmtree(scratch)
+        return tuple(uploaded)
 
 
 def _by_range(files: Iterable[StateFile]) -> dict[tuple[int, int], list[StateFile]]:
     """The files of each range of key groups, in order."""
-    found: dict[tuple[int, int], list[StateFile]] = {}
+    by_range: dict[tuple[int, int], list[StateFile]] = {}
     for file in sorted(files, key=lambda f: (f.low, f.high, f.state)):
-        found.setdefault((file.low, file.high), []).append(file)
-    return found
+        by_range.setdefault((file.low, file.high), []).append(file)
+    return by_range

@@ -1,6 +1,6 @@
-"""The files of Spark's checkpoint location that say how far a query is; pure (I11).
+"""The files of Spark's checkpoint location that record a query's progress; pure (I11).
 
-As they lie there (v1 and v2 of the offset log, Spark 4.1 to 4.3):
+Their format (v1 and v2 of the offset log, Spark 4.1 to 4.3):
 
 ```
 metadata        {"id":"<query id>"}
@@ -11,8 +11,8 @@ offsets/<N>     v1 or v2
 commits/<N>     exists: batch N is acknowledged
 ```
 
-The hash is over the end offsets only. The metadata line has the time at which Spark planned the batch and its
-settings then; a batch that is planned again reads the same rows if its offsets are the same, whatever that line says.
+The hash is over the end offsets only. The metadata line has the time at which Spark planned the batch, and its settings
+then. A batch that is planned again reads the same rows if its offsets are the same, whatever that line says.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def query_id_of(data: bytes, object_name: str) -> str:
 
 
 def hash_offsets(data: bytes, object_name: str, batch: int) -> str:
-    """sha256, hex, of the end offsets in an offset log file; see the module.
+    """sha256, in hex, of the end offsets in a file of the offset log.
 
     Raises:
-        CorruptDataError: It is no such file, or a torn one.
-        IncompatibleError: A version that is not known.
+        CorruptDataError: It is not such a file, or a torn one.
+        IncompatibleError: Its version is unknown.
     """
     lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
     version = lines[0].strip()
@@ -67,13 +67,13 @@ def hash_offsets(data: bytes, object_name: str, batch: int) -> str:
             batch=batch,
             object_name=object_name,
         )
-    # Sources of v2 are known by name, so their order means nothing.
+    # Sources of v2 have names, so their order means nothing.
     ordered = offsets if version == "v1" else sorted(offsets)
     return hashlib.sha256("\n".join(ordered).encode()).hexdigest()
 
 
 def _is_offset(line: str, version: str) -> bool:
-    """Whether a line is a complete offset: `-`, a plain value, or JSON that parses."""
+    """Is a line a complete offset: `-`, a plain value, or JSON that parses?"""
     offset = line.partition(":")[2] if version == "v2" else line
     if not offset.strip():
         return False

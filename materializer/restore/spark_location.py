@@ -1,6 +1,6 @@
-"""Spark's checkpoint location as a directory of objects: reading how far it is, and setting it back. Thin I/O.
+"""Spark's checkpoint location as a directory of objects: reads its progress, and sets it back. Thin I/O.
 
-Without Spark: the location is opened like a storage. What is set back is moved to `_varvite/set-back-<n>/`, not lost.
+It needs no Spark: the location is opened like a storage. Files are moved to `_varvite/set-back-<n>/`, not deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BATCH: Final = re.compile(r"(?:offsets|commits)/\.?(\d+)(?:\.crc)?")
 
 
 def read_location(store: ObjectStore) -> SparkLocation:
-    """How far the location is. Raises `CorruptDataError`, `IncompatibleError` if a file does not parse."""
+    """Read the location's progress. Raises `CorruptDataError`, `IncompatibleError` if a file does not parse."""
     try:
         query_id = query_id_of(store.get("metadata"), "metadata")
     except MissingObjectError:
@@ -37,18 +37,18 @@ def read_location(store: ObjectStore) -> SparkLocation:
 
 
 def set_back(store: ObjectStore, batch: int, number: int) -> tuple[str, ...]:
-    """Let Spark forget every batch above `batch`; its query must not run.
+    """Make Spark forget every batch above `batch`; its query must not run.
 
     Args:
         store: Rooted at the location.
         batch: The last batch that stays.
-        number: Names the directory that the files are moved to.
+        number: Number in the name of the directory that the files are moved to.
 
     Returns:
-        The names that were moved. Doing it again goes on where an earlier call stopped.
+        The names that were moved. A second call continues an interrupted one.
     """
     moved: list[str] = []
-    # The newest first, offsets last: whatever is left if this is interrupted is a location that Spark can read.
+    # The newest first, offsets last: an interrupted call leaves a location that Spark can read.
     for log in reversed(_LOGS):
         names = [(n, name) for name, n in _files(store, log) if n > batch]
         for _, name in sorted(names, reverse=True):
@@ -64,9 +64,5 @@ def _batches(store: ObjectStore, log: str) -> list[int]:
 
 def _files(store: ObjectStore, log: str) -> list[tuple[str, int]]:
     """Name and batch of the files of a log, checksums included."""
-    found: list[tuple[str, int]] = []
-    for meta in store.list(f"{log}/"):
-        match = _BATCH.fullmatch(meta.name)
-        if match:
-            found.append((meta.name, int(match[1])))
-    return found
+    matches = (_BATCH.fullmatch(meta.name) for meta in store.list(f"{log}/"))
+    return [(match[0], int(match[1])) for match in matches if match]

@@ -1,12 +1,12 @@
-"""Writing a canonical savepoint: all rows of all states of a checkpoint as Parquet files, and a manifest beside them.
+"""Writes a canonical savepoint: all rows of all states of a checkpoint as Parquet files, and a manifest.
 
-Images of non-keyed state are copied as they are, because an import takes them up so; its rows are written besides.
+Images of non-keyed state are copied unchanged, because an import reads them; their rows are written as Parquet besides.
 
-The job may run meanwhile: a hold keeps what the copy reads. Files that a crash leaves have no savepoint of their token
-once the hold is deleted, and a collector finds them.
+The job may run meanwhile: a hold keeps the objects that the copy reads. Files that a crash leaves have no savepoint of
+their token once the hold is deleted, and a collector finds them.
 
 Invariants: I1 (the manifest is written when every file is durable), I7 (the hold has the savepoint's token before the
-first file is written, and goes after the manifest came).
+first file is written, and is deleted after the manifest is written).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class CanonicalSavepoints:
     """Writes canonical savepoints of one job.
 
     Args:
-        reader: Of the job's chain.
+        reader: Reader of the job's chain.
         job: Name of the job, for people.
-        target: Where they are to be: the job's own store, or any other.
+        target: Store to write to: the job's own, or any other.
         scratch: An empty directory.
         clock: For uploads and the creation time.
-        tokens: For the savepoints' own.
+        tokens: For the savepoints' tokens.
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class CanonicalSavepoints:
         self._tokens = tokens
 
     def create(
-        self, commit: Commit, name: str, holder: str, on_range: Callable[[int, int], None] = lambda _done, _all: None
+        self, commit: Commit, name: str, holder: str, on_range: Callable[[int, int], None] = lambda _number, _all: None
     ) -> Savepoint:
         """Copy the state of a commit.
 
         Args:
-            commit: Whose state.
-            name: Of the savepoint, checked by the caller.
-            holder: For people.
-            on_range: Hears after each range of key groups how many are done, and of how many.
+            commit: The commit.
+            name: Name of the savepoint, checked by the caller.
+            holder: The savepoint's holder, for people.
+            on_range: Called after each range of key groups with the number of finished ranges and of all.
 
         Raises:
             InvalidRequestError: there is a savepoint of that name.
-            VarviteError: the state cannot be read, or the target not be written.
+            VarviteError: the state cannot be read, or the target cannot be written.
         """
         hold = create_native(
             self._reader,
@@ -101,32 +101,32 @@ class CanonicalSavepoints:
             raise
 
     def _write(self, savepoint: Savepoint, commit: Commit, on_range: Callable[[int, int], None]) -> Savepoint:
-        """The savepoint with its files, which are durable."""
+        """Write the savepoint's files; they are durable when this returns."""
         view = self._reader.load_line(commit.link, commit.max_parallelism).view
         ranges = [
             (operator, range(*key_range(partition, operator.parallelism, commit.max_parallelism)))
             for operator in commit.operators
             for partition in range(operator.parallelism)
         ]
-        found: list[StateFile] = []
+        state_files: list[StateFile] = []
         with Uploader(self._target, self._clock) as uploader:
             for number, (operator, key_groups) in enumerate(ranges, 1):
-                own = self._scratch / f"{number}"
-                own.mkdir()
+                scratch = self._scratch / f"{number}"
+                scratch.mkdir()
                 token, store = savepoint.token, self._reader.store
-                files = write_range(view, operator, key_groups, token, store, own) if key_groups else ()
-                found += _uploaded(files, uploader)
-                shutil.rmtree(own)
+                files = write_range(view, operator, key_groups, token, store, scratch) if key_groups else ()
+                state_files += _upload(files, uploader)
+                shutil.rmtree(scratch)
                 on_range(number, len(ranges))
             images = self._write_images(view.images, savepoint.token, uploader)
             tables = tuple(self._write_tables(view, commit, savepoint.token, uploader))
-        return msgspec.structs.replace(savepoint, files=tuple(found), images=images, tables=tables)
+        return msgspec.structs.replace(savepoint, files=tuple(state_files), images=images, tables=tables)
 
     def _write_tables(self, view: LineView, commit: Commit, token: str, uploader: Uploader) -> Iterator[TableFile]:
         for operator in commit.operators:
             images = view.images_for(operator.uid)
             tables = write_tables(operator.uid, images, token, self._reader.store, self._scratch)
-            yield from _uploaded(tables, uploader)
+            yield from _upload(tables, uploader)
 
     def _write_images(self, images: tuple[ImageRef, ...], token: str, uploader: Uploader) -> tuple[ImageRef, ...]:
         copies: dict[ObjectSlice, ObjectSlice] = {}
@@ -137,8 +137,8 @@ class CanonicalSavepoints:
         return tuple(msgspec.structs.replace(image, data=copies[image.data]) for image in images)
 
 
-def _uploaded(files: Iterable[WrittenFile[F]], uploader: Uploader) -> Iterator[F]:
-    """Their records, each once its file is durable; the next one is written then."""
+def _upload(files: Iterable[WrittenFile[F]], uploader: Uploader) -> Iterator[F]:
+    """Upload files one by one; yields each record once its file is durable. Only then is the next file written."""
     for file in files:
         uploader.submit_file(file.record.name, file.path).result()
         yield file.record

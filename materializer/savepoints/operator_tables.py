@@ -1,6 +1,6 @@
 """The non-keyed states of an operator as Parquet files of a canonical savepoint, for other tools.
 
-varvite itself reads the images, which lie beside them: these files are never read back.
+varvite itself reads the images, which lie beside them, and never these files.
 
 Invariants: I8 (size and CRC-32 of each file are noted).
 """
@@ -33,16 +33,16 @@ _parquet: Final[Any] = pyarrow.parquet
 def write_tables(
     operator: str, images: Sequence[ImageRef], token: str, store: ObjectStore, scratch: Path
 ) -> Iterator[WrittenFile[TableFile]]:
-    """The rows of the non-keyed states, a file for each that has any; each is removed when the next one is asked for.
+    """Write the rows of the non-keyed states, one file per state that has any; a file is removed before the next.
 
     Args:
-        operator: Uid.
-        images: Of the operator's partitions.
-        token: The savepoint's.
-        store: Where the images are.
+        operator: Its uid.
+        images: Images of the operator's partitions.
+        token: The savepoint's token.
+        store: Store of the images.
         scratch: A directory.
 
-    Raises as `read_images`.
+    Raises the errors of `read_images`.
     """
     path = scratch / "table.parquet"
     for table in operator_state_tables(read_images(store, images)):
@@ -57,7 +57,7 @@ def write_tables(
 
 
 def _write(path: Path, table: OperatorStateTable) -> None:
-    """A row group for each partition: of broadcast state each has all entries, so all rows at once may be too many."""
+    """Write one row group per partition: each has all entries of broadcast state, so one for all may be too large."""
     pieces = (piece.to_arrow() for piece in _pieces(table))
     first = next(pieces)
     with _parquet.ParquetWriter(path, first.schema, compression="zstd") as writer:

@@ -4,7 +4,7 @@ Columns: `key_group`, `key`, then `map_key` in a map state, `position` in a list
 key's list), `namespace` in a timer state that has them, and in the end `value`, or `time` in a timer state. Types are
 those of the schema's type strings, as in segments.
 
-Invariants: I5 (what is read back is what was written, lists in their order), I8 (what does not fit the schema is
+Invariants: I5 (reading back gives the same rows, lists in their order), I8 (rows that do not fit the schema are
 `CorruptDataError`), I10 (`ROWS` rows are in memory at once).
 """
 
@@ -40,16 +40,16 @@ parquet: Final[Any] = pyarrow.parquet
 
 
 def write_state(path: Path, store: WorkingStore, key_type: TypeInformation, schema: StateSchema) -> int:
-    """Write the rows that a store has of a state; no file if there are none.
+    """Write a state's rows in a store to a file; no file if there are none.
 
     Args:
-        path: Of the new file.
-        store: Has them.
-        key_type: Of the operator's keys.
-        schema: The newest of the state; values are of its version.
+        path: The new file.
+        store: The store.
+        key_type: Type of the operator's keys.
+        schema: The newest schema of the state; values are of its version.
 
     Returns:
-        How many rows.
+        Number of rows.
     """
     rows = _rows(schema, table_of(store, schema))
     first = list(islice(rows, ROWS))
@@ -71,14 +71,14 @@ def write_state(path: Path, store: WorkingStore, key_type: TypeInformation, sche
 
 
 def read_state(path: Path, key_type: TypeInformation, schema: StateSchema, name: str) -> Iterator[StateChanges]:
-    """What makes the same state from an empty one. Raises `CorruptDataError` naming the object `name`."""
+    """Read the changes that make the same state from an empty one. Raises `CorruptDataError` naming object `name`."""
     fields = _fields(key_type, schema)
     try:
         with parquet.ParquetFile(path) as file:
-            found = file.schema_arrow
+            actual = file.schema_arrow
             expected = {name: type_ for name, (type_, _) in fields.items()}
-            if dict(zip(found.names, found.types, strict=True)) != expected:
-                raise CorruptDataError(f"the columns are {found.to_string()}, not {expected}", object_name=name)
+            if dict(zip(actual.names, actual.types, strict=True)) != expected:
+                raise CorruptDataError(f"the columns are {actual.to_string()}, not {expected}", object_name=name)
             for batch in file.iter_batches(ROWS):
                 yield _changes(key_type, schema, dict(zip(batch.schema.names, batch.columns, strict=True)))
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -93,23 +93,23 @@ def _rows(schema: StateSchema, table: Any) -> Iterator[tuple[Any, ...]]:
             for position, element in enumerate(elements):
                 yield key_group, key, position, element
     elif schema.kind == TIMERS:
-        named = schema.namespace_type is not None
+        has_namespaces = schema.namespace_type is not None
         for key_group, packed in table.items():
             time_ms, key, namespace = table.form.unpack(packed)
-            yield (key_group, key, namespace, time_ms) if named else (key_group, key, time_ms)
+            yield (key_group, key, namespace, time_ms) if has_namespaces else (key_group, key, time_ms)
     else:
         yield from table.items()
 
 
 def _fields(key_type: TypeInformation, schema: StateSchema) -> dict[str, tuple[Any, TypeInformation | None]]:
-    """Name → Arrow type, and the type of the stored forms that the column is made of, if it is not of plain numbers."""
+    """Name → Arrow type, and the type of the column's stored forms; None for plain numbers."""
     fields: dict[str, tuple[Any, TypeInformation | None]] = {
         "key_group": (pa.uint16(), None),
         "key": (key_type.arrow_type, key_type),
     }
     if schema.kind == MAP:
-        own = map_key_type(schema)
-        fields["map_key"] = own.arrow_type, own
+        key = map_key_type(schema)
+        fields["map_key"] = key.arrow_type, key
     if schema.kind == LIST:
         fields["position"] = pa.int64(), None
     if schema.kind == TIMERS:

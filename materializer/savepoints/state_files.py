@@ -1,4 +1,4 @@
-"""One operator's key groups as files of a canonical savepoint, and RocksDB snapshots made of such files.
+"""One operator's key groups as files of a canonical savepoint, and RocksDB snapshots built from such files.
 
 Invariants: I5 (the snapshot holds exactly the rows of the files, at the commit of the savepoint), I8 (size and CRC-32
 of each file are checked).
@@ -42,17 +42,17 @@ class WrittenFile(NamedTuple, Generic[F]):
 def write_range(
     view: LineView, operator: OperatorLayout, key_groups: range, token: str, store: ObjectStore, scratch: Path
 ) -> Iterator[WrittenFile[StateFile]]:
-    """The rows of some key groups after the view's commit, a file for each state that has any.
+    """Write the rows of some key groups after the view's commit, one file per state that has any.
 
     Args:
-        view: The commit.
-        operator: As the commit has it.
-        key_groups: Which.
-        token: The savepoint's.
-        store: The job's.
+        view: The view of the commit.
+        operator: The operator in that commit.
+        key_groups: The key groups.
+        token: The savepoint's token.
+        store: The job's store.
         scratch: An empty directory; emptied again.
 
-    Raises as `restore`.
+    Raises the errors of `restore`.
     """
     low, high = key_groups.start, key_groups.stop
     target = RestoreTarget(operator=operator.uid, key_type=operator.key_type, low=low, high=high)
@@ -60,7 +60,7 @@ def write_range(
     try:
         path = scratch / "rows.parquet"
         for schema in operator.states:
-            state.register(schema)  # the checkpoint may know a newer version than any row is of
+            state.register(schema)  # the checkpoint may have a newer version than any row
             rows = write_state(path, state, type_of(operator.key_type), schema)
             if rows:
                 name = layout.savepoint_file(token, operator.uid, schema.name, low, high)
@@ -76,17 +76,17 @@ def write_range(
 def build_snapshot(
     operator: OperatorLayout, files: Sequence[StateFile], version: Link, store: ObjectStore, scratch: Path
 ) -> tuple[LocalFile, ...]:
-    """A RocksDB snapshot, in `scratch`, of the rows of these files, all of the same key groups.
+    """Build a RocksDB snapshot, in `scratch`, of the rows of these files, all of the same key groups.
 
     Args:
-        operator: As the savepoint's commit has it.
-        files: At least one.
+        operator: The operator in the savepoint's commit.
+        files: At least one file.
         version: That commit.
-        store: Where the files are.
+        store: Store of the files.
         scratch: An empty directory; the caller empties it.
 
     Raises:
-        MissingObjectError, CorruptDataError: a file is gone or damaged.
+        MissingObjectError, CorruptDataError: a file is missing or damaged.
     """
     low, high = files[0].low, files[0].high
     schemas = {schema.name: schema for schema in operator.states}
@@ -99,7 +99,7 @@ def build_snapshot(
                 raise CorruptDataError(f"the operator has no state {file.state!r}", object_name=file.name)
             schema = schemas[file.state]
             path = _fetch(store, file, scratch / "rows.parquet")
-            # Parts of one list may come apart, and must not meet at the same places.
+            # A list may be divided among batches of rows, whose elements must not get the same positions.
             positions: dict[str, int] | None = {} if schema.kind == LIST else None
             for changes in read_state(path, type_of(operator.key_type), schema, file.name):
                 state.fold([Batch([changes], version.seq, positions=positions)], version, last=False)

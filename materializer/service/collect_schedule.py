@@ -1,10 +1,10 @@
-"""When a job's garbage is collected: a pure decision over what the newest commit's state was and is made of.
+"""The schedule of garbage collection of a job: pure, over the objects that newest commits have named.
 
-Every interval, and earlier if much has become garbage. A base that was replaced is as large as the state of its range;
-entries whose segments a pack has taken up are as large as the pack. Until the next round the storage may hold the state
-or the log twice.
+Garbage is collected once per interval, and earlier if there is much of it. A replaced base is as large as the state of
+its range; entries whose segments a pack has taken up are as large as the pack. Until the next collection the storage
+may hold the state or the log twice.
 
-Invariants: I10 (the space that garbage takes is bounded by the state's, not by how often ranges are folded or packed).
+Invariants: I10 (the space of garbage is bounded by the state's, not by how often ranges are folded or packed).
 """
 
 from __future__ import annotations
@@ -21,83 +21,91 @@ if TYPE_CHECKING:
 Named: TypeAlias = "Tile | str"
 """A base, or an object that segments are slices of."""
 REPLACED_PART: Final = 0.1
-"""Of the bytes of all bases and segments: garbage from which on it is not waited for the interval."""
+"""Part of the bytes of all bases and segments: with so much garbage, collection does not wait for the interval."""
 GARBAGE_BYTES_MIN: Final = 1 << 20
-"""Less is not worth the requests of a round of its own."""
+"""Smallest garbage that is worth the requests of a collection of its own."""
 
 
 class Kept(NamedTuple):
-    """From where on the chain keeps things."""
+    """Lowest slots that the chain keeps."""
 
     log_from: int = 0
-    """Objects of these slots."""
+    """Log objects of this slot and later ones are kept."""
     bases_from: int = 0
-    """The bases that these entries name."""
+    """Bases that entries of this seq and later ones name are kept."""
 
 
 ALL_KEPT: Final = Kept()
 
 
 class Replaced(NamedTuple):
-    """What the newest commit's state was made of until then, in bytes."""
+    """Bytes that the newest commit names no more, but earlier ones do."""
 
     seq: int
-    """Of the commit that was then the newest."""
+    """The first commit that does not name them."""
     base_bytes: int
     log_bytes: int
 
     @property
     def size_bytes(self) -> int:
-        """All of it."""
+        """Bytes of bases and log together."""
         return self.base_bytes + self.log_bytes
 
     def left(self, kept: Kept) -> Replaced:
-        """What of it is kept; the rest is garbage."""
+        """The part that is still kept; the rest is garbage."""
         bases, log = self.seq > kept.bases_from, self.seq > kept.log_from
         return Replaced(self.seq, self.base_bytes * bases, self.log_bytes * log)
 
 
 def log_sizes(segments: Iterable[SegmentRef]) -> dict[Named, int]:
     """Bytes of these segments in each of the objects that hold them."""
-    found: dict[Named, int] = {}
+    sizes: dict[Named, int] = {}
     for segment in segments:
         name = segment.data.name
-        found[name] = found.get(name, 0) + segment.data.length
-    return found
+        sizes[name] = sizes.get(name, 0) + segment.data.length
+    return sizes
 
 
 @dataclass(frozen=True)
 class CollectSchedule:
-    """What is remembered of one job; times in ms of one monotonic clock."""
+    """Sizes of one job's objects, and the last collection; times in ms of one monotonic clock."""
 
     collected_ms: int | None = None
-    """When garbage was last collected."""
+    """Time of the last collection."""
     sizes: Mapping[Named, int] = field(default_factory=dict["Named", int])
-    """Stored bytes of all that the newest commit's state is made of."""
+    """Stored bytes of the bases and log objects that the newest commit names."""
     replaced: tuple[Replaced, ...] = ()
-    """What it is not made of any more and is still there."""
+    """Bytes that it names no more, and that are still stored."""
     kept: Kept = ALL_KEPT
-    """By the chain."""
+    """Lowest slots that the chain keeps."""
 
-    def seen(self, newest_seq: int, full_seq: int, cut: RetentionBounds, sizes: Mapping[Named, int]) -> CollectSchedule:
-        """The newest commit, of that seq and full entry, is made of this; what is not known yet is left out."""
-        gone = [(named, size) for named, size in self.sizes.items() if named not in sizes]
-        log_bytes = sum(size for named, size in gone if isinstance(named, str))
-        found = Replaced(newest_seq, sum(size for _, size in gone) - log_bytes, log_bytes)
-        replaced = (*self.replaced, found) if found.size_bytes else self.replaced
-        # From the full entry on that all retained commits build on, if it is that of the newest one.
-        bases_from = full_seq if cut.retained_from >= full_seq else self.kept.bases_from
-        return replace(self, sizes=sizes, replaced=replaced, kept=Kept(cut.keep_from, bases_from))
+    def seen(
+        self, newest_seq: int, full_seq: int, bounds: RetentionBounds, sizes: Mapping[Named, int]
+    ) -> CollectSchedule:
+        """The schedule after reading a newest commit.
+
+        Args:
+            newest_seq: Its seq.
+            full_seq: The seq of its full entry.
+            bounds: Retention bounds of the chain's head.
+            sizes: Stored bytes of the bases and log objects that it names; unknown ones are left out.
+        """
+        dropped = [(named, size) for named, size in self.sizes.items() if named not in sizes]
+        log_bytes = sum(size for named, size in dropped if isinstance(named, str))
+        newest = Replaced(newest_seq, sum(size for _, size in dropped) - log_bytes, log_bytes)
+        replaced = (*self.replaced, newest) if newest.size_bytes else self.replaced
+        # Bases are kept from the full entry on that all retained commits build on, if it is the newest commit's.
+        bases_from = full_seq if bounds.retained_from >= full_seq else self.kept.bases_from
+        return replace(self, sizes=sizes, replaced=replaced, kept=Kept(bounds.keep_from, bases_from))
 
     def collected(self, now_ms: int) -> CollectSchedule:
-        """Garbage was collected, or tried to be, at `now_ms`."""
-        left = (one.left(self.kept) for one in self.replaced)
-        replaced = tuple(one for one in left if one.size_bytes)
-        return replace(self, collected_ms=now_ms, replaced=replaced)
+        """The schedule after a collection, or a failed try, at `now_ms`."""
+        left = (replaced.left(self.kept) for replaced in self.replaced)
+        return replace(self, collected_ms=now_ms, replaced=tuple(part for part in left if part.size_bytes))
 
     def is_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Whether it is time."""
+        """Is the next collection due?"""
         if self.collected_ms is None or now_ms >= self.collected_ms + interval_ms:
             return True
-        garbage_bytes = sum(one.size_bytes - one.left(self.kept).size_bytes for one in self.replaced)
+        garbage_bytes = sum(part.size_bytes - part.left(self.kept).size_bytes for part in self.replaced)
         return garbage_bytes >= max(GARBAGE_BYTES_MIN, REPLACED_PART * sum(self.sizes.values()))

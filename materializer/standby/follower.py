@@ -1,13 +1,13 @@
-"""A standby: keeps copies of a job's state current on a host, for state workers that may have to begin there.
+"""A standby: keeps copies of a job's state current on a host, for state workers that may have to start there.
 
 It knows the job only from its storage, like the materializer, and writes only to the directories of local recovery
-(`varvite.changelog.restore.local`). A copy is held while the log is folded into it, a moment in each round, and is free
-in between: a worker that comes takes it like one that an earlier worker has left, and reads just the end of the log.
-While a worker on the host holds a copy of a range, the standby leaves the range alone. If its host has been given
-names, it tells the driver and the job's other standbys in the storage how far its copies are (`StandbyMember`).
+(`varvite.changelog.restore.local`). A copy is locked while the log is folded into it, briefly in each round, and free
+otherwise. A new worker takes a free copy like one that an earlier worker has left, and reads only the end of the log.
+While a worker on the host holds a copy of a range, the standby skips the range. If its host has names, the standby
+records the versions of its copies in the storage, for the driver and the job's other standbys (`StandbyMember`).
 
-Invariants: I5 (only what no later line can give up is folded), I9 (copies are a cache), I10 (one store is open per
-thread; what nobody uses is swept by age and size).
+Invariants: I5 (only final commits are folded), I9 (copies are a cache), I10 (one store is open per thread; unused
+copies are evicted by age and size).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _log: Final = logging.getLogger(__name__)
 SWEEP_ROUNDS: Final = 600
 """Rounds from one sweep to the next."""
 _BEAT_WAIT_S: Final = 1.0
-"""So often it is looked during a round whether the others must hear of this standby."""
+"""Interval, during a round, of the checks whether a heartbeat is due."""
 
 
 class StandbyLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a round did with one range."""
+    """The result of a round for one range."""
 
     job: str
     operator: str
@@ -58,7 +58,7 @@ class StandbyLine(msgspec.Struct, frozen=True, kw_only=True):
     how: str
     """current, caught-up, restored; held: a worker on this host has it; failed."""
     seq: int | None = None
-    """Where the copy is now; None if that is not known."""
+    """Version of the copy; None if it is not known."""
     newest_seq: int
     """The newest checkpoint."""
     error: str | None = None
@@ -76,20 +76,20 @@ class _Share:
     high: int
 
     def key(self, job_id: str) -> CopyRange:
-        """What its copies are called."""
+        """Key of its copies."""
         return CopyRange(job_id, self.operator, self.low, self.high)
 
 
 class _Round(NamedTuple):
-    """What the chain says in one round."""
+    """The job's chain in one round."""
 
     reader: ChainReader
     final: LineView
-    """Of the newest commit that stays on every later line."""
+    """View of the newest commit that stays on every later line."""
     newest: LineView
 
     def is_reached(self, version: Link) -> bool:
-        """Whether a copy at that version need not be brought up: a worker may have left it at the newest commit."""
+        """Is a copy at this version current? A worker may have left it at the newest commit."""
         return version.seq >= self.final.base.seq and self.newest.holds(version)
 
 
@@ -110,13 +110,13 @@ class Standby:
         """Nothing is read yet.
 
         Args:
-            name: The job's.
-            store: The job's.
-            policy: Where copies are kept.
-            clock: For sweeps and heartbeats.
-            parallel: So many ranges are brought up at the same time.
-            host_names: What this host is called, its own name first; without any nothing is told of the copies.
-            followers: How many standbys keep a copy of a partition; None: all of them. Needs names.
+            name: The job's name.
+            store: The job's store.
+            policy: Directories and limits of the copies.
+            clock: For evictions and heartbeats.
+            parallel: Ranges that are brought up to date at the same time.
+            host_names: Names of this host, its unique name first; without names no record is written.
+            followers: Number of standbys that keep a copy of a partition; None: all of them. Needs names.
         """
         self._name = name
         self._store = store
@@ -131,28 +131,28 @@ class Standby:
         self._rounds = 0
         self._shares: list[_Share] = []
         self._reached: dict[CopyRange, Link] = {}
-        """Where a round has brought the copies of these ranges."""
+        """Versions to which rounds have brought the copies."""
         self._in_use: set[CopyRange] = set()
-        """The ranges whose state somebody else on the host uses."""
+        """Ranges whose state another process of the host uses."""
         self._is_silent = False
-        """The last heartbeat could not be written."""
+        """Did the last heartbeat fail?"""
 
     def step(self, stopped: Callable[[], bool] = lambda: False) -> tuple[StandbyLine, ...]:
-        """One round over all ranges of all operators; `stopped` ends it early.
+        """Run one round over all ranges of all operators; `stopped` ends it early.
 
-        Nothing yet: the job has no checkpoint, or the other standbys are not known yet.
+        The result is empty while the job has no final checkpoint, or the other standbys are not known yet.
 
         Raises:
             MissingObjectError: there is no such job yet.
-            VarviteError: the chain cannot be read, or the directories cannot be used; another round may do.
+            VarviteError: the chain cannot be read, or the directories cannot be used; the next round may succeed.
         """
         if self._reader is None or self._follower is None:
             record = read_job(self._store)
             self._reader = ChainReader(self._store, record.job_id)
             self._follower = ChainFollower(self._reader, record.max_parallelism)
             if self._host_names:
-                given = self._host_names, self._clock, self._followers
-                self._member = StandbyMember(self._store, record.job_id, *given)
+                names, followers = self._host_names, self._followers
+                self._member = StandbyMember(self._store, record.job_id, names, self._clock, followers)
         reader, member = self._reader, self._member
         chain = self._read(self._follower)
         final = None if chain is None else chain.final
@@ -165,19 +165,19 @@ class Standby:
         if self._rounds % SWEEP_ROUNDS == 0:
             self._sweep()
         self._rounds += 1
-        own = [s for s in self._shares if member is None or member.follows(s.parallelism, s.partition)]
-        for share in set(self._shares).difference(own):
+        followed = [s for s in self._shares if member is None or member.follows(s.parallelism, s.partition)]
+        for share in set(self._shares).difference(followed):
             self._reached.pop(share.key(reader.job_id), None)
         with ThreadPoolExecutor(self._parallel, "varvite-standby") as pool:
-            rounds = {share: pool.submit(self._bring_up, share, round_, stopped) for share in own}
-            while wait(rounds.values(), _BEAT_WAIT_S).not_done:
-                self._beat(reader, {share for share, one in rounds.items() if not one.done()})
-        lines = [one.result() for one in rounds.values()]
+            futures = {share: pool.submit(self._bring_up, share, round_, stopped) for share in followed}
+            while wait(futures.values(), _BEAT_WAIT_S).not_done:
+                self._beat(reader, {share for share, future in futures.items() if not future.done()})
+        lines = [future.result() for future in futures.values()]
         self._beat(reader)
         return tuple(line for line in lines if line is not None)
 
     def _read(self, follower: ChainFollower) -> ChainView | None:
-        """The chain; what was known of the job is forgotten if it may be of one of that name that is gone."""
+        """Read the chain; forgets the job if the chain may belong to another job of that name."""
         try:
             chain = follower.read()
         except RetryableError:
@@ -190,38 +190,38 @@ class Standby:
         return chain
 
     def _forget(self) -> None:
-        """The next round begins anew, with whatever job there is then."""
+        """Begin anew in the next round, with the job that then has the name."""
         self._reader = self._follower = self._member = None
         self._shares = []
         self._reached, self._in_use = {}, set()
 
     def _beat(self, reader: ChainReader, busy: Collection[_Share] = ()) -> None:
-        """Tell what is here, if it is time; `busy` are those that this process may be bringing up."""
+        """Write the host's record, if it is due; `busy` are the ranges that this process may be working on."""
         if self._member is None or not self._member.is_due:
             return
         for share in self._shares:
             if share not in busy:
                 self._note_use(share, reader)
         try:
-            self._member.beat(self._told(reader.job_id))
+            self._member.beat(self._copies(reader.job_id))
         except VarviteError as error:
             if not self._is_silent:
-                _log.warning("job %s: nobody hears of this standby: %s", self._name, error)
+                _log.warning("job %s: the record of this standby cannot be written: %s", self._name, error)
             self._is_silent = True
         else:
             self._is_silent = False
 
-    def _told(self, job_id: str) -> list[OperatorCopies]:
-        """What is here."""
-        found: list[OperatorCopies] = []
+    def _copies(self, job_id: str) -> list[OperatorCopies]:
+        """The copies on this host."""
+        result: list[OperatorCopies] = []
         for operator, group in groupby(self._shares, key=lambda share: share.operator):
             keys = [share.key(job_id) for share in group]
             reached = [self._reached.get(key) for key in keys]
             copies = runs([None if link is None else link.seq for link in reached])
             in_use = runs([1 if key in self._in_use else None for key in keys])
             used = tuple((first, end) for first, end, _ in in_use)
-            found.append(OperatorCopies(operator=operator, parallelism=len(keys), copies=copies, in_use=used))
-        return found
+            result.append(OperatorCopies(operator=operator, parallelism=len(keys), copies=copies, in_use=used))
+        return result
 
     def _note_use(self, share: _Share, reader: ChainReader) -> None:
         key = share.key(reader.job_id)
@@ -231,7 +231,7 @@ class Standby:
             self._in_use.discard(key)
 
     def _bring_up(self, share: _Share, now: _Round, stopped: Callable[[], bool]) -> StandbyLine | None:
-        """One range; None if it was not begun."""
+        """Bring one range's copy up to date; None if the round was stopped before."""
         if stopped():
             return None
         reader, view = now.reader, now.final
@@ -272,14 +272,14 @@ class Standby:
             for path in LocalCopies(root).sweep(
                 policy.unused_age_max_ms, policy.unused_bytes_max, self._clock.now_ms()
             ):
-                _log.info("removed the local state in %s, which nobody uses", path)
+                _log.info("evicted the unused local state in %s", path)
 
 
 def _bring_up(share: _Share, now: _Round, candidates: Sequence[LocalCopy]) -> ReachedBy:
-    """Bring the best copy to the round's final commit, remove the others, and give it up; answers how."""
+    """Bring the best copy to the round's final commit, remove the others, and release it."""
     target = RestoreTarget(operator=share.operator, key_type=share.key_type, low=share.low, high=share.high)
-    found = newest_copy(candidates, now.newest, lambda directory: open_copy(directory, target, None))
-    copy, store, how = found.copy or candidates[0], found.state, ReachedBy.CURRENT
+    newest = newest_copy(candidates, now.newest, lambda directory: open_copy(directory, target, None))
+    copy, store, how = newest.copy or candidates[0], newest.state, ReachedBy.CURRENT
     try:
         if store is None or not now.is_reached(store.version):
             how = ReachedBy.CAUGHT_UP

@@ -1,7 +1,7 @@
-"""What the standby of a host tells in the storage: of which partitions it has copies, and how far these are.
+"""The record of a host's standby in the storage: the partitions that it has copies of, and the version of each copy.
 
-The driver prefers such hosts when a partition has lost its executor, and standbys share the partitions by it. No
-correctness rests on these objects: a damaged, missing or outdated one only costs a restore (I9).
+The driver prefers such hosts for a partition that has lost its executor, and standbys share the partitions by these
+records. No correctness depends on them: a damaged, missing or outdated record only costs a restore (I9).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VERSION: Final = 1
 
 
 class OperatorCopies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The copies of an operator's state on one host, by partition: key groups as `key_range` says."""
+    """The copies of an operator's state on one host, by partition (whose key groups are those of `key_range`)."""
 
     operator: str
     parallelism: int
@@ -40,24 +40,24 @@ class StandbyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     job_id: str
     host: str
-    """Its own among the standbys of the job."""
+    """The host's name, unique among the standbys of the job."""
     names: tuple[str, ...]
-    """What the host is called, among these what Spark calls it."""
+    """Names of the host, Spark's name for it among them."""
     counter: int = 0
-    """Another one with every heartbeat."""
+    """A number that changes with every heartbeat."""
     operators: tuple[OperatorCopies, ...] = ()
 
 
 def runs(values: Sequence[int | None]) -> tuple[tuple[int, int, int], ...]:
-    """The values by index as `(first, end, value)`, without those that are None."""
-    found: list[tuple[int, int, int]] = []
+    """The values by index as `(first, end, value)`, without None."""
+    result: list[tuple[int, int, int]] = []
     first = 0
     for value, group in groupby(values):
         end = first + sum(1 for _ in group)
         if value is not None:
-            found.append((first, end, value))
+            result.append((first, end, value))
         first = end
-    return tuple(found)
+    return tuple(result)
 
 
 def encode_standby(record: StandbyRecord) -> bytes:
@@ -66,28 +66,28 @@ def encode_standby(record: StandbyRecord) -> bytes:
 
 
 def decode_standby(data: bytes, name: str) -> StandbyRecord:
-    """What is in an object. Raises `CorruptDataError`, `IncompatibleError`."""
+    """The record in an object. Raises `CorruptDataError`, `IncompatibleError`."""
     try:
         record = msgspec.json.decode(unframe(_KIND, _VERSION, data, name).header, type=StandbyRecord)
     except msgspec.DecodeError as error:
         raise CorruptDataError(f"the record of a standby does not parse: {error}", object_name=name) from error
-    for one in record.operators:
-        ranges = [*((first, end) for first, end, _ in one.copies), *one.in_use]
-        if not all(0 <= first < end <= one.parallelism for first, end in ranges):
+    for operator in record.operators:
+        ranges = [*((first, end) for first, end, _ in operator.copies), *operator.in_use]
+        if not all(0 <= first < end <= operator.parallelism for first, end in ranges):
             raise CorruptDataError(
-                f"a standby tells of partitions that {one.operator!r} does not have", object_name=name
+                f"a standby's record names partitions that {operator.operator!r} does not have", object_name=name
             )
     return record
 
 
 def read_standbys(store: ObjectStore, job_id: str) -> tuple[StandbyRecord, ...]:
-    """What all standbys of the job tell, but those that cannot be read. Errors are those of the store."""
-    found: list[StandbyRecord] = []
+    """Read the records of all standbys of the job; unreadable ones are skipped. Errors are those of the store."""
+    records: list[StandbyRecord] = []
     for meta in store.list(layout.STANDBYS):
         try:
             record = decode_standby(store.get(meta.name), meta.name)
-        except (CorruptDataError, IncompatibleError):  # gone meanwhile, damaged, or of another version
+        except (CorruptDataError, IncompatibleError):  # deleted meanwhile, damaged, or of another version
             continue
         if record.job_id == job_id and layout.standby(record.host) == meta.name:
-            found.append(record)
-    return tuple(found)
+            records.append(record)
+    return tuple(records)

@@ -1,8 +1,9 @@
-"""Which retained checkpoints of a job are whole, which can be rebuilt from other objects, and which are lost.
+"""Health of a job's retained checkpoints: whole, rebuildable from other objects, or lost.
 
-Built on what `verify` has found: the names of damaged objects. Reads entries and descriptors only.
+Takes the names of damaged objects from `verify`. Reads entries and descriptors only.
 
-Invariants: I5 (a checkpoint is rebuilt by its base and its log, if by another base and the longer log), I8.
+Invariants: I5 (a checkpoint is rebuilt from a base and the log after it: from its own, or from an older base and a
+longer log), I8.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ class RangeHealth(NamedTuple):
     key_type: str
     low: int
     high: int
-    own: LineView
-    """What the checkpoint itself names."""
+    view: LineView
+    """The tiles and segments that the checkpoint itself names."""
     way: Way | None
-    """How the state can be had; None if it is lost."""
+    """An undamaged way to the state; None if it is lost."""
 
     @property
     def is_whole(self) -> bool:
-        """Nothing that the checkpoint itself names is damaged."""
-        return self.way is not None and self.way.view is self.own
+        """Is nothing damaged that the checkpoint itself names?"""
+        return self.way is not None and self.way.view is self.view
 
     @property
     def tile(self) -> Tile:
         """The checkpoint's base of these key groups."""
-        return self.own.tiles_for(self.operator, self.low, self.high)[0]
+        return self.view.tiles_for(self.operator, self.low, self.high)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,40 +60,40 @@ class CheckpointHealth:
 
     link: Link
     commit: Commit | None
-    """None: its own entry cannot be read."""
+    """None: its entry cannot be read."""
     ranges: tuple[RangeHealth, ...] = ()
     images: tuple[ImageRef, ...] | None = ()
     """Its non-keyed state, in objects that can be read; None if that is lost."""
     has_own_images: bool = True
-    """These are the ones that the checkpoint names."""
+    """Are these the images that the checkpoint names?"""
     problem: str = ""
-    """Why it cannot be had at all."""
+    """The reason that all of it is lost; empty if it is not."""
 
     @property
     def is_whole(self) -> bool:
-        """It can be restored as it is."""
-        return not self.problem and self.has_own_images and all(one.is_whole for one in self.ranges)
+        """Can it be restored as it is?"""
+        return not self.problem and self.has_own_images and all(health.is_whole for health in self.ranges)
 
     @property
     def is_rebuildable(self) -> bool:
-        """Its state can be had, if by another way."""
-        return not self.problem and self.images is not None and all(one.way is not None for one in self.ranges)
+        """Can its state be read, if by another way?"""
+        return not self.problem and self.images is not None and all(health.way is not None for health in self.ranges)
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What cannot be had, for people."""
-        found = [self.problem] if self.problem else []
-        found += [f"{one.operator}[{one.low},{one.high})" for one in self.ranges if one.way is None]
-        return (*found, *(["the non-keyed state"] if self.images is None else []))
+        """Lost parts of its state, for people."""
+        parts = [self.problem] if self.problem else []
+        parts += [f"{health.operator}[{health.low},{health.high})" for health in self.ranges if health.way is None]
+        return (*parts, *(["the non-keyed state"] if self.images is None else []))
 
 
 class Examiner:
-    """Looks at one job whose damaged objects are known.
+    """Examines the checkpoints of one job whose damaged objects are known.
 
     Args:
-        reader: Of its chain.
+        reader: Reader of its chain.
         max_parallelism: Its key groups.
-        damaged: Names of objects that are damaged or gone, as the job's entries name them.
+        damaged: Names of objects that are damaged or missing, as the job's entries name them.
     """
 
     def __init__(self, reader: ChainReader, max_parallelism: int, damaged: Iterable[str]) -> None:
@@ -102,19 +103,19 @@ class Examiner:
         self._descriptors: Mapping[SnapshotName, SnapshotDescriptor] = {}
 
     def checkpoints(self) -> tuple[CheckpointHealth, ...]:
-        """All that are retained, the newest first."""
+        """Examine all retained checkpoints; the newest first."""
         self._descriptors = dict(self._readable_descriptors())
         line = self._line()
-        found: list[CheckpointHealth] = []
-        for index, one in enumerate(line):
-            if isinstance(one, Link):
-                found.append(CheckpointHealth(one, None, problem="its entry cannot be read"))
+        checkpoints: list[CheckpointHealth] = []
+        for index, commit in enumerate(line):
+            if isinstance(commit, Link):
+                checkpoints.append(CheckpointHealth(commit, None, problem="its entry cannot be read"))
             else:
-                found.append(self._health(one, [*_without_gap(line[index:])]))
-        return tuple(found)
+                checkpoints.append(self._health(commit, [*_without_gap(line[index:])]))
+        return tuple(checkpoints)
 
     def _line(self) -> list[RetainedCommit | Link]:
-        """The retained commits of the newest line, the newest first; those that cannot be read are links."""
+        """The retained commits of the newest line, the newest first; unreadable ones are links."""
         seqs = self._reader.list_seqs()
         head: Entry | None = None
         line: list[RetainedCommit | Link] = []
@@ -123,8 +124,8 @@ class Examiner:
             if head is not None:
                 break
             line.append(Link(seq, ""))
-        # One that is gone although it is needed was noted as damaged.
-        known = {layout.chain(seq) for seq in seqs} | self._damaged
+        # A missing entry that is needed is among the damaged objects.
+        existing = {layout.chain(seq) for seq in seqs} | self._damaged
         links: set[Link] = {newest_commit(head)} - {ORIGIN}
         while head is not None and links:
             link = max(links, key=_seq)
@@ -137,15 +138,15 @@ class Examiner:
             if not bounds_of(head).is_complete(stored.commit):
                 break
             line.append(RetainedCommit(stored, self._view(stored)))
-            older = {other for other in _older(stored.commit) if layout.chain(other.seq) in known}
+            older = {other for other in _older(stored.commit) if layout.chain(other.seq) in existing}
             links = {other for other in links | older if ORIGIN.seq < other.seq < link.seq}
         return line
 
     def _before(self, seq: int) -> set[Link]:
-        """The newest commit that is on the line of commit `seq`, which cannot be read, for certain.
+        """The newest commit that is certainly on the line of commit `seq`, which cannot be read.
 
-        A run's entries have consecutive seqs. So it is a commit that stands right before; of a run's first commit, it
-        is the parent of the newest commit that the run found, since that one may have been executed again.
+        A run's entries have consecutive seqs. So it is the commit right before; of a run's first commit, it is the
+        parent of the newest commit at the run's start, since that one may have been executed again.
         """
         before = self._entry(seq - 1)
         if isinstance(before, Commit):
@@ -169,8 +170,8 @@ class Examiner:
         except (CorruptDataError, MissingObjectError, LineageError):
             return None
 
-    def _health(self, one: RetainedCommit, line: Sequence[RetainedCommit]) -> CheckpointHealth:
-        commit, view = one.stored.commit, one.view
+    def _health(self, retained: RetainedCommit, line: Sequence[RetainedCommit]) -> CheckpointHealth:
+        commit, view = retained.stored.commit, retained.view
         if view is None:
             return CheckpointHealth(commit.link, commit, problem="an entry that it refers to cannot be read")
         ranges = tuple(
@@ -183,12 +184,12 @@ class Examiner:
         return CheckpointHealth(commit.link, commit, ranges, images, has_own)
 
     def _range(
-        self, operator: OperatorLayout, low: int, high: int, line: Sequence[RetainedCommit], own: LineView
+        self, operator: OperatorLayout, low: int, high: int, line: Sequence[RetainedCommit], view: LineView
     ) -> RangeHealth:
-        usable = [one for one in self._descriptors.values() if self._has_files(one)]
-        found = ways(line, operator.uid, usable)
-        way = find_way(found, operator.uid, low, high, self._has_tile, self._damaged)
-        return RangeHealth(operator.uid, operator.key_type, low, high, own, way)
+        usable = [descriptor for descriptor in self._descriptors.values() if self._has_files(descriptor)]
+        candidates = ways(line, operator.uid, usable)
+        way = find_way(candidates, operator.uid, low, high, self._has_tile, self._damaged)
+        return RangeHealth(operator.uid, operator.key_type, low, high, view, way)
 
     def _has_tile(self, tile: Tile) -> bool:
         if tile.snapshot is None:
@@ -197,8 +198,8 @@ class Examiner:
         descriptor = self._descriptors.get(name)
         return descriptor is not None and descriptor.at == tile.at and self._has_files(descriptor)
 
-    def _has_files(self, one: SnapshotDescriptor) -> bool:
-        return one.status == "published" and all(file.name not in self._damaged for file in one.files)
+    def _has_files(self, snapshot: SnapshotDescriptor) -> bool:
+        return snapshot.status == "published" and all(file.name not in self._damaged for file in snapshot.files)
 
     def _readable_descriptors(self) -> Iterator[tuple[SnapshotName, SnapshotDescriptor]]:
         reader = SnapshotReader(self._reader.store, self._reader.job_id)
@@ -219,17 +220,17 @@ def _older(commit: Commit) -> Iterator[Link]:
 
 
 def _without_gap(line: Sequence[RetainedCommit | Link]) -> Iterator[RetainedCommit]:
-    """The first commits, up to one that cannot be read or is not the parent of the one before."""
+    """The first commits, up to one that cannot be read or is not the parent of its successor."""
     expected: Link | None = None
-    for one in line:
-        if isinstance(one, Link) or expected not in (None, one.stored.commit.link):
+    for retained in line:
+        if isinstance(retained, Link) or expected not in (None, retained.stored.commit.link):
             return
-        yield one
-        expected = one.stored.commit.parent
+        yield retained
+        expected = retained.stored.commit.parent
 
 
 def _ranges(operator: OperatorLayout, view: LineView, max_parallelism: int) -> Iterator[tuple[int, int]]:
-    """The operator's key groups, cut at bases; where there are none, at partitions."""
+    """The operator's key groups, divided at bases; where there are none, at partitions."""
     edges = {0, max_parallelism}
     for tile in view.tiles_for(operator.uid, 0, max_parallelism):
         edges |= {tile.low, tile.high}

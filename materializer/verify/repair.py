@@ -1,14 +1,14 @@
-"""Repairing a job whose objects are damaged: its state is rebuilt by another way and written as new objects.
+"""Repairs a job whose objects are damaged: rebuilds its state by another way and writes it as new objects.
 
-No object is rewritten. There are two ways in which a rebuilt state comes back into the chain, both those of every day:
+No object is rewritten. A rebuilt state comes back into the chain in one of two ordinary ways:
 
-* a *snapshot* of the commit before the newest, uploaded whole and published as the materializer does it. A job that
-  runs adopts it with its next checkpoint, since it is built on the job's base; then nothing damaged is needed.
-* an *entry* for a job that is stopped: an import of the job's own state (`varvite restore` of a savepoint writes the
-  same). It fences a driver that still runs, and the next start goes on from it.
+* a *snapshot* of the commit before the newest, uploaded whole and published like the materializer's. A running job
+  adopts it with its next checkpoint, since it is built on the job's base; then nothing damaged is needed.
+* an *entry* for a stopped job: an import of the job's own state, as `varvite restore` of a savepoint writes it. It
+  fences a driver that still runs, and the next start continues from it.
 
-Invariants: I1, I5 (`storage.alternative_view`), I6, I7 (a pin keeps what is read; names are the snapshot's or the
-entry's own), I8 (everything is verified as it is read).
+Invariants: I1, I5 (`varvite.materializer.verify.alternatives`), I6, I7 (a pin keeps the objects that are read; names of
+new objects belong to the snapshot or the entry alone), I8 (everything is verified as it is read).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Published(NamedTuple):
     high: int
     number: int
     seq: int
-    """The commit whose state it is."""
+    """The commit of its state."""
 
 
 class Repair:
@@ -61,8 +61,8 @@ class Repair:
 
     Args:
         store: Rooted at `<root>/<job>`.
-        record: The job's.
-        damaged: Names of objects that are damaged or gone, as `verify` found them.
+        record: The job's record.
+        damaged: Names of objects that are damaged or missing, from `verify`.
         clock: For pins and uploads.
         tokens: For names.
     """
@@ -78,45 +78,44 @@ class Repair:
         self.checkpoints: tuple[CheckpointHealth, ...] = Examiner(
             self._reader, record.max_parallelism, damaged
         ).checkpoints()
-        """The retained ones, the newest first."""
+        """The retained checkpoints, the newest first."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether the newest checkpoint cannot be restored as it is."""
+        """Is the newest checkpoint damaged, so that it cannot be restored as it is?"""
         return bool(self.checkpoints) and not self.checkpoints[0].is_whole
 
     def publish_snapshots(self) -> tuple[Published, ...]:
-        """Publish a snapshot of every base that the newest checkpoint cannot do with.
+        """Publish a snapshot for every damaged base of the newest checkpoint.
 
         Raises:
-            InvalidRequestError: That is not possible; says what is.
+            InvalidRequestError: That is not possible; the text says what to do instead.
             DidNotHappenError: The job has gone on too far; try again.
         """
         newest, final = self._newest_and_final()
-        broken = [one for one in newest.ranges if not one.is_whole]
+        broken = [health for health in newest.ranges if not health.is_whole]
         # An empty base of a whole operator may be in parts, and is replaced as a whole.
-        tiles = {(one.operator, one.tile.low, one.tile.high) for one in broken}
-        wanted = [one for one in final.ranges if (one.operator, one.tile.low, one.tile.high) in tiles]
-        found: list[Published] = []
+        tiles = {(health.operator, health.tile.low, health.tile.high) for health in broken}
+        to_build = [health for health in final.ranges if (health.operator, health.tile.low, health.tile.high) in tiles]
+        published: list[Published] = []
         with self._pinned():
-            for one in wanted:
-                base = next(
-                    r.tile for r in newest.ranges if (r.operator, r.low, r.high) == (one.operator, one.low, one.high)
-                )
-                if one.tile.at != base.at or final.link.seq <= base.at.seq:
+            for health in to_build:
+                range_ = health.operator, health.low, health.high
+                base = next(r.tile for r in newest.ranges if (r.operator, r.low, r.high) == range_)
+                if health.tile.at != base.at or final.link.seq <= base.at.seq:
                     raise DidNotHappenError(
                         "the newest checkpoint is the first with its base; let the job make another checkpoint, or "
                         "stop it and repair with --stopped"
                     )
-                found.append(self._publish(one, final, base))
-        return tuple(found)
+                published.append(self._publish(health, final, base))
+        return tuple(published)
 
     def write_entry(self, target: CheckpointHealth) -> Fence:
-        """Write an entry with the state of a checkpoint, from which the next start goes on.
+        """Write an entry with the state of a checkpoint; the next start continues from it.
 
         Raises:
             InvalidRequestError: The checkpoint is lost.
-            VarviteError: The chain or what the state is made of cannot be read.
+            VarviteError: The chain, or an object of the state, cannot be read.
         """
         if target.commit is None or not target.is_rebuildable:
             raise InvalidRequestError(
@@ -125,7 +124,7 @@ class Repair:
         run = JobRun(self._store, self._record, CommitPolicy(), self._clock, self._tokens)
         try:
             with self._pinned():
-                return run.start_from(target.commit, None, lambda slot: self._rebuilt(target, slot), chosen_ahead=True)
+                return run.start_from(target.commit, None, lambda slot: self._rebuild(target, slot), chosen_ahead=True)
         finally:
             run.close()
 
@@ -133,10 +132,10 @@ class Repair:
         """The newest checkpoint, and the one before it, whose state is final."""
         newest = self.checkpoints[0]
         if newest.problem or len(self.checkpoints) == 1 or newest.commit is None:
-            why = newest.problem or "it is the only one"
+            reason = newest.problem or "it is the only one"
             raise InvalidRequestError(
-                f"checkpoint {newest.link.seq} cannot be repaired while the job runs: {why}; stop the job and repair "
-                "with --stopped"
+                f"checkpoint {newest.link.seq} cannot be repaired while the job runs: {reason}; stop the job and "
+                "repair with --stopped"
             )
         final = self.checkpoints[1]
         if newest.commit.parent != final.link or not final.is_rebuildable:
@@ -152,8 +151,8 @@ class Repair:
 
     @contextmanager
     def _pinned(self) -> Generator[None]:
-        """Keep all checkpoints that can be read."""
-        oldest = next((one.commit for one in reversed(self.checkpoints) if one.commit is not None), None)
+        """Pin all checkpoints that can be read."""
+        oldest = next((health.commit for health in reversed(self.checkpoints) if health.commit is not None), None)
         if oldest is None:
             raise InvalidRequestError("no checkpoint can be read")
         pin = create_pin(self._reader, oldest, HOLDER, self._clock, self._tokens)
@@ -163,51 +162,52 @@ class Repair:
             release_pin(self._reader, pin, self._clock)
 
     @contextmanager
-    def _built(self, one: RangeHealth) -> Generator[tuple[Path, RocksDBStore]]:
-        """The state of a range as a snapshot in a directory, and the store that wrote it."""
-        if one.way is None:
-            raise InvalidRequestError(f"{one.operator}[{one.low},{one.high}) is lost")
-        target = RestoreTarget(operator=one.operator, key_type=one.key_type, low=one.low, high=one.high)
+    def _build_snapshot(self, health: RangeHealth) -> Generator[tuple[Path, RocksDBStore]]:
+        """Restore a range's state; yields the directory of its snapshot and the open store."""
+        operator, low, high = health.operator, health.low, health.high
+        if health.way is None:
+            raise InvalidRequestError(f"{operator}[{low},{high}) is lost")
+        target = RestoreTarget(operator=operator, key_type=health.key_type, low=low, high=high)
         with TemporaryDirectory(prefix="varvite-repair-") as name:
-            place = Path(name)
-            state = restore(one.way.view, target, self._store, place / "state")
+            directory = Path(name)
+            state = restore(health.way.view, target, self._store, directory / "state")
             try:
-                state.write_snapshot(place / "snapshot")
-                yield place / "snapshot", state
+                state.write_snapshot(directory / "snapshot")
+                yield directory / "snapshot", state
             finally:
                 state.close()
 
-    def _uploaded(self, directory: Path, name_of: Callable[[int, str], str]) -> tuple[SnapshotFile, ...]:
-        """The files of a snapshot, which are then durable under the names for their number and own name."""
+    def _upload(self, directory: Path, name_of: Callable[[int, str], str]) -> tuple[SnapshotFile, ...]:
+        """Upload the files of a snapshot; `name_of` gives an object's name for a file's index and name."""
         files = describe_snapshot(directory)
-        named = tuple(
-            SnapshotFile(f.file, name_of(number, f.file), f.size_bytes, f.crc32) for number, f in enumerate(files)
+        records = tuple(
+            SnapshotFile(f.file, name_of(index, f.file), f.size_bytes, f.crc32) for index, f in enumerate(files)
         )
         with Uploader(self._store, self._clock) as uploader:
-            uploads = [uploader.submit_file(n.name, f.path) for n, f in zip(named, files, strict=True)]
+            uploads = [uploader.submit_file(r.name, f.path) for r, f in zip(records, files, strict=True)]
             for upload in uploads:
                 upload.result()
-        return named
+        return records
 
-    def _publish(self, one: RangeHealth, final: CheckpointHealth, base: Tile) -> Published:
-        """Publish a range's state at the final checkpoint, with no file but its own."""
+    def _publish(self, health: RangeHealth, final: CheckpointHealth, base: Tile) -> Published:
+        """Publish a range's state at the final checkpoint; it shares no file with another snapshot."""
+        operator, low, high = health.operator, health.low, health.high
         head = self._reader.head()
-        wanted = layout.SnapshotName(one.operator, one.low, one.high, 0)
-        number = next_number(head.floors if head else (), list_snapshots(self._store, one.operator), wanted)
+        unnumbered = layout.SnapshotName(operator, low, high, 0)
+        number = next_number(head.floors if head else (), list_snapshots(self._store, operator), unnumbered)
         uid = self._tokens.token()
-        with self._built(one) as (directory, state):
-            files = self._uploaded(
-                directory,
-                lambda _, file: layout.snapshot_file(one.operator, one.low, one.high, number, uid, file),
+        with self._build_snapshot(health) as (directory, state):
+            files = self._upload(
+                directory, lambda _, file: layout.snapshot_file(operator, low, high, number, uid, file)
             )
             descriptor = SnapshotDescriptor(
                 status="published",
                 job_id=self._record.job_id,
                 token=self._tokens.token(),
                 uid=uid,
-                operator=one.operator,
-                low=one.low,
-                high=one.high,
+                operator=operator,
+                low=low,
+                high=high,
                 number=number,
                 at=final.link,
                 base=base.at,
@@ -217,11 +217,11 @@ class Repair:
             )
         if not publish(self._store, descriptor, self._clock).won:
             raise DidNotHappenError("a materializer was faster and has published another snapshot; try again")
-        return Published(one.operator, one.low, one.high, number, final.link.seq)
+        return Published(operator, low, high, number, final.link.seq)
 
-    def _rebuilt(self, target: CheckpointHealth, slot: int) -> CopiedState:
-        """The state of a checkpoint in objects of a slot."""
-        tiles = [self._tile(one, target, slot, number) for number, one in enumerate(target.ranges)]
+    def _rebuild(self, target: CheckpointHealth, slot: int) -> CopiedState:
+        """Write the state of a checkpoint into objects of a slot."""
+        tiles = [self._write_tile(health, target, slot, number) for number, health in enumerate(target.ranges)]
         with TemporaryDirectory(prefix="varvite-repair-") as scratch:
             copy = StateCopy(
                 self._store,
@@ -236,13 +236,13 @@ class Repair:
             images = copy.copy_images(target.images or ())
         return CopiedState(tuple(tiles), (), (target.link,), images)
 
-    def _tile(self, one: RangeHealth, target: CheckpointHealth, slot: int, number: int) -> Tile:
-        tag = self._tokens.token()
-        with self._built(one) as (directory, _):
-            files = self._uploaded(directory, lambda index, _: layout.segment(slot, one.operator, number, tag, index))
-        return Tile(operator=one.operator, low=one.low, high=one.high, at=target.link, files=files)
+    def _write_tile(self, health: RangeHealth, target: CheckpointHealth, slot: int, number: int) -> Tile:
+        operator, tag = health.operator, self._tokens.token()
+        with self._build_snapshot(health) as (directory, _):
+            files = self._upload(directory, lambda index, _: layout.segment(slot, operator, number, tag, index))
+        return Tile(operator=operator, low=health.low, high=health.high, at=target.link, files=files)
 
 
-def rebuildable(checkpoints: Sequence[CheckpointHealth]) -> CheckpointHealth | None:
-    """The newest checkpoint whose state can be had; None if there is none."""
-    return next((one for one in checkpoints if one.is_rebuildable), None)
+def newest_rebuildable(checkpoints: Sequence[CheckpointHealth]) -> CheckpointHealth | None:
+    """The newest checkpoint whose state can be read; None if there is none."""
+    return next((checkpoint for checkpoint in checkpoints if checkpoint.is_rebuildable), None)

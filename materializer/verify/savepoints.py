@@ -1,6 +1,6 @@
-"""Checking that a savepoint is complete and whole: a part of `varvite verify`.
+"""Checks that a savepoint is complete and undamaged: a part of `varvite verify`.
 
-Invariants that are checked: I7 (what a savepoint names is there), I8.
+Checked invariants: I7 (every object that a savepoint names exists), I8.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 class Damage(NamedTuple):
-    """What is wrong with a savepoint."""
+    """The first damaged object of a savepoint."""
 
     object_name: str
     problem: str
 
 
 def damage_of(store: ObjectStore, savepoint: Savepoint) -> Damage | None:
-    """Check a canonical savepoint that is at a location of its own; None if it is whole.
+    """Check a canonical savepoint at a location of its own; None if it is undamaged.
 
-    Storage errors that may pass (`RetryableError`) are raised.
+    Transient storage errors (`RetryableError`) are raised.
     """
     try:
         check_savepoint(ChainReader(store, savepoint.commit.job_id), savepoint, ())
     except (CorruptDataError, IncompatibleError, MissingObjectError) as error:
-        named = error.context.get("object_name", layout.savepoint(savepoint.name))
-        return Damage(str(named), error.message)
+        name = error.context.get("object_name", layout.savepoint(savepoint.name))
+        return Damage(str(name), error.message)
     return None
 
 
@@ -48,16 +48,16 @@ def check_savepoint(chain: ChainReader, savepoint: Savepoint, checked: Collectio
     """Read everything that the savepoint needs.
 
     Args:
-        chain: Of the job that it is in.
-        savepoint: Which one.
+        chain: The chain of its job.
+        savepoint: The savepoint.
         checked: Slices, and names of whole files, that were read already.
 
-    Raises `VarviteError` that names the first object that is gone or damaged.
+    Raises `VarviteError` that names the first object that is missing or damaged.
     """
     store = chain.store
     images = savepoint.images
-    own = (*savepoint.files, *savepoint.tables)
-    files = tuple(SnapshotFile("file", one.name, one.size_bytes, one.crc32) for one in own)
+    parquet_files = (*savepoint.files, *savepoint.tables)
+    files = tuple(SnapshotFile("file", file.name, file.size_bytes, file.crc32) for file in parquet_files)
     if savepoint.format == "native":
         view = chain.load_line(savepoint.commit.link, savepoint.commit.max_parallelism).view
         for ref in view.segments:

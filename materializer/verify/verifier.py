@@ -1,13 +1,13 @@
-"""Checking everything that the retained checkpoints of a job need: checksums, references, and the state itself.
+"""Checks everything that the retained checkpoints of a job need: checksums, references, and the state itself.
 
-What is checked: `job.json`, the chain from the head's `keep_from` on, every retained commit of the head's line with its
-segments (each row is decoded), its images and its tiles' snapshots (each file is read), snapshots that may still be
-adopted, savepoints and pins. Then, as long as the log that a snapshot was made from is still there, that log is
-replayed over the tile before it, and must give the snapshot's state, but for what has expired.
+Checked are `job.json`, the chain from the head's `keep_from` on, snapshots that may still be adopted, savepoints and
+pins; of every retained commit of the head's line its segments (each row is decoded), its images and its tiles'
+snapshots (each file is read). Then, as long as the log that a snapshot was made from still exists, that log is replayed
+over the tile before it, and must give the snapshot's state, except for expired values.
 
-Nothing is changed but for one pin, which keeps what is looked at.
+Nothing is changed except for one pin, which protects the checked objects.
 
-Invariants that are checked: I2 (tags), I5, I7 (all that is needed is there), I8.
+Checked invariants: I2 (tags), I5, I7 (all needed objects exist), I8.
 """
 
 from __future__ import annotations
@@ -72,26 +72,26 @@ DIFFERENCES_MAX: Final = 3
 
 
 class Problem(NamedTuple):
-    """Something that is wrong."""
+    """A damaged or missing object."""
 
     object_name: str
-    """The object, or the checkpoint or snapshot, that is concerned."""
+    """The object, or the checkpoint or snapshot, with the problem."""
     problem: str
 
 
 @dataclass(slots=True)
 class Verification:
-    """What was checked and what was found."""
+    """Counts of checked objects, and the problems."""
 
     job: str
     head_seq: int = 0
     entries: int = 0
     checkpoints: int = 0
-    """Retained ones, which were checked with all that they name."""
+    """Retained checkpoints, checked with everything that they name."""
     segments: int = 0
     segment_bytes: int = 0
     images: int = 0
-    """Of non-keyed state."""
+    """Images of non-keyed state."""
     snapshots: int = 0
     snapshot_files: int = 0
     snapshot_bytes: int = 0
@@ -101,16 +101,16 @@ class Verification:
     """Snapshots whose state was compared with that of an older base and the log."""
     problems: list[Problem] = field(default_factory=list[Problem])
     damaged_savepoints: list[Savepoint] = field(default_factory=list["Savepoint"])
-    """Those that need something damaged; one that cannot be read itself is only a problem."""
+    """Savepoints that need a damaged object; one whose manifest cannot be read is only a problem."""
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong."""
+        """Were no problems found?"""
         return not self.problems
 
 
 class Verifier:
-    """Checks one job; see `verify`."""
+    """Checks one job (`verify`)."""
 
     def __init__(self, store: ObjectStore, name: str, clock: Clock, tokens: TokenSource, track: Track) -> None:
         self._store = store
@@ -118,27 +118,27 @@ class Verifier:
         self._tokens = tokens
         self._track = track
         self._checked: set[ObjectSlice | str] = set()
-        self.found = Verification(job=name)
+        self.report = Verification(job=name)
 
     def run(self) -> Verification:
-        """Check the job. Storage errors that may pass (`RetryableError`) are raised, not reported."""
+        """Check the job. Transient storage errors (`RetryableError`) are raised, not reported."""
         with self._problem_of(layout.JOB):
             job = read_job(self._store)
             self._job_id, self._key_groups, self._begins_after = job.job_id, job.max_parallelism, job.begins_after
             self._chain = ChainReader(self._store, job.job_id)
             self._check_job()
-        return self.found
+        return self.report
 
     def _check_job(self) -> None:
-        for one in list_all_pins(self._chain):
-            with self._problem_of(layout.pin(one.name)):
-                self.found.pins += 1
-                if isinstance(one.pin, CorruptDataError):
-                    raise one.pin
+        for stored in list_all_pins(self._chain):
+            with self._problem_of(layout.pin(stored.name)):
+                self.report.pins += 1
+                if isinstance(stored.pin, CorruptDataError):
+                    raise stored.pin
         with self._problem_of(layout.CHAIN):
             head = self._chain.head()
             if head is not None:
-                self.found.head_seq = head.seq
+                self.report.head_seq = head.seq
                 with self._retained(head) as commits:
                     self._check_entries(head)
                     self._check_commits(head, commits)
@@ -149,10 +149,10 @@ class Verifier:
     def _retained(self, head: Entry) -> Generator[list[StoredCommit]]:
         """The commits of the head's line that must be complete, the newest first, under a pin."""
         commits: list[StoredCommit] = []
-        cut = bounds_of(head)
+        bounds = bounds_of(head)
         with self._problem_of(layout.CHAIN):
             for stored in line_commits(self._chain):
-                if not cut.is_complete(stored.commit):
+                if not bounds.is_complete(stored.commit):
                     break
                 commits.append(stored)
             else:
@@ -162,7 +162,7 @@ class Verifier:
             try:
                 pin = create_pin(self._chain, commits[-1].commit, HOLDER, self._clock, self._tokens)
             except DidNotHappenError:
-                commits.pop()  # the job went on, and this one is not retained any more
+                commits.pop()  # the job went on, and this commit is not retained any more
         try:
             yield commits
         finally:
@@ -170,10 +170,10 @@ class Verifier:
                 release_pin(self._chain, pin, self._clock)
 
     def _check_end(self, commits: Sequence[StoredCommit]) -> None:
-        """The line ends where its next commit is collected, or at the beginning."""
+        """Check that the line ends where its next commit is collected, or at the beginning."""
         head, before = self._chain.head(), commits[-1].commit.parent if commits else ORIGIN
         if head is not None and before != ORIGIN and before.seq >= head.keep_from:
-            self.found.problems.append(
+            self.report.problems.append(
                 Problem(layout.chain(before.seq), "the line goes on here, but the entry is gone")
             )
 
@@ -181,12 +181,12 @@ class Verifier:
         with self._problem_of(name, may_be_gone=True):
             savepoint = decode_record(self._store.get(name), Savepoint, name)
             if layout.is_hold(savepoint.name):
-                return  # it may go at any time; what a clone needs is checked with the clone
-            self.found.savepoints += 1
-            self.found.damaged_savepoints.append(savepoint)
+                return  # it may be deleted at any time; the objects that a clone needs are checked with the clone
+            self.report.savepoints += 1
+            self.report.damaged_savepoints.append(savepoint)
             with self._problem_of(name):
                 check_savepoint(self._chain, savepoint, self._checked)
-                self.found.damaged_savepoints.remove(savepoint)
+                self.report.damaged_savepoints.remove(savepoint)
 
     def _check_entries(self, head: Entry) -> None:
         seqs = [seq for seq in self._chain.list_seqs(max(0, head.keep_from - 1)) if seq <= head.seq]
@@ -195,7 +195,7 @@ class Verifier:
             entry = None
             with self._problem_of(layout.chain(seq), may_be_gone=True):
                 entry = self._chain.read(seq).entry
-                self.found.entries += 1
+                self.report.entries += 1
                 if before is not None and before.seq == seq - 1:
                     self._check_succession(entry, before)
             before = entry
@@ -204,10 +204,10 @@ class Verifier:
         violations = violations_of_succession(entry, before)
         head = self._chain.head() if violations else None
         if head is not None and before.seq >= head.keep_from:  # else a stale run may have filled a hole
-            self._violated(entry.seq, violations)
+            self._report_violations(entry.seq, violations)
 
-    def _violated(self, seq: int, violations: Sequence[str]) -> None:
-        self.found.problems += [Problem(layout.chain(seq), violation) for violation in violations]
+    def _report_violations(self, seq: int, violations: Sequence[str]) -> None:
+        self.report.problems += [Problem(layout.chain(seq), violation) for violation in violations]
 
     def _check_commits(self, head: Entry, commits: Sequence[StoredCommit]) -> None:
         views: list[LineView] = []
@@ -215,11 +215,11 @@ class Verifier:
         for stored in self._track(commits, "checkpoints"):
             with self._problem_of(layout.chain(stored.commit.seq)):
                 views.append(self._chain.load_line(stored.commit.link, self._key_groups).view)
-                self._violated(stored.commit.seq, violations_of_view(views[-1], stored.commit))
-                self.found.checkpoints += 1
+                self._report_violations(stored.commit.seq, violations_of_view(views[-1], stored.commit))
+                self.report.checkpoints += 1
             tags.update(_own_tags(stored))
         for stored, parent in pairwise(commits):
-            self._violated(stored.commit.seq, violations_of_commit(stored.commit, parent.commit))
+            self._report_violations(stored.commit.seq, violations_of_commit(stored.commit, parent.commit))
         segments = dict.fromkeys(ref for view in views for ref in view.segments)
         segments.update(dict.fromkeys(ref for stored in commits for ref in own_segments(stored)))
         for ref in self._track(list(segments), "segments"):
@@ -229,7 +229,7 @@ class Verifier:
         for image in self._track(list(images), "non-keyed state"):
             with self._problem_of(image.data.name):
                 read_images(self._store, [image])
-                self.found.images += 1
+                self.report.images += 1
         tiles = {(t.operator, t.low, t.high, t.at, t.snapshot): t for view in views for t in view.tiles}
         line = views[0] if views else LineView(max_parallelism=self._key_groups)
         self._check_snapshots(head, commits, list(tiles.values()), line)
@@ -238,7 +238,7 @@ class Verifier:
         data = read_slice(self._store, ref.data)
         for segment in decode_segments(data, ref.data.name):
             check_reference(segment, ref)
-            # The log before the job's chain began is that of the job whose state it was started from.
+            # The log before the job's chain began belongs to the job whose state it was started from.
             is_ours = ref.seq_first <= self._begins_after or segment.header.job_id == self._job_id
             if not is_ours or tag not in (None, segment.header.tag):
                 raise CorruptDataError(
@@ -248,91 +248,92 @@ class Verifier:
                 )
             segment.changes()
         self._checked.add(ref.data)
-        self.found.segments += 1
-        self.found.segment_bytes += ref.data.length
+        self.report.segments += 1
+        self.report.segment_bytes += ref.data.length
 
     def _check_snapshots(
         self, head: Entry, commits: Sequence[StoredCommit], tiles: Sequence[Tile], line: LineView
     ) -> None:
-        named: dict[str, SnapshotFile] = {}
+        all_files: dict[str, SnapshotFile] = {}
         for tile in self._track(tiles, "bases"):
             with self._problem_of(f"{tile.operator}[{tile.low},{tile.high})#{tile.snapshot}"):
                 files = tile_files(self._store, tile)
-                named.update({file.name: file for file in files})
-                self.found.snapshots += bool(files)
-        needed = frozenset(named)
+                all_files.update({file.name: file for file in files})
+                self.report.snapshots += bool(files)
+        needed = frozenset(all_files)
         descriptors = self._descriptors(head, tiles)
-        named.update({file.name: file for one in descriptors for file in one.files})
+        all_files.update({file.name: file for snapshot in descriptors for file in snapshot.files})
         damaged: set[str] = set()
-        for file in self._track(list(named.values()), "files of snapshots"):
+        for file in self._track(list(all_files.values()), "files of snapshots"):
             with self._problem_of(file.name, may_be_gone=file.name not in needed):
                 damaged.add(file.name)
                 self._check_file(file)
                 damaged.remove(file.name)
-        for one in self._track(descriptors, "snapshots against the log"):
-            if damaged.isdisjoint(file.name for file in one.files):
-                if commits and line.holds(one.at):
-                    self._compare(one, commits[-1].commit)
+        for snapshot in self._track(descriptors, "snapshots against the log"):
+            if damaged.isdisjoint(file.name for file in snapshot.files):
+                if commits and line.holds(snapshot.at):
+                    self._compare(snapshot, commits[-1].commit)
             else:
-                self._check_candidate(one, damaged - needed)
+                self._check_candidate(snapshot, damaged - needed)
 
     def _descriptors(self, head: Entry, tiles: Sequence[Tile]) -> list[SnapshotDescriptor]:
-        """The published snapshots that are tiles or may become some."""
+        """The published snapshots that are tiles or may become tiles."""
         reader = SnapshotReader(self._store, self._job_id)
-        wanted = {layout.SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in tiles if t.snapshot is not None}
+        in_use = {layout.SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in tiles if t.snapshot is not None}
         floors = {(f.operator, f.low, f.high): f.number for f in head.floors}
-        found: list[SnapshotDescriptor] = []
+        descriptors: list[SnapshotDescriptor] = []
         for meta in self._store.list(layout.SNAPSHOTS):
             name = layout.snapshot_name(meta.name)
-            if name in wanted or name.number > floors.get(name[:3], 0):
-                with self._problem_of(meta.name, may_be_gone=name not in wanted):
+            if name in in_use or name.number > floors.get(name[:3], 0):
+                with self._problem_of(meta.name, may_be_gone=name not in in_use):
                     descriptor = reader.read(name)
                     if descriptor.status == "published":
-                        self.found.snapshots += name not in wanted
-                        found.append(descriptor)
-        return found
+                        self.report.snapshots += name not in in_use
+                        descriptors.append(descriptor)
+        return descriptors
 
-    def _check_candidate(self, one: SnapshotDescriptor, gone: set[str]) -> None:
-        """A snapshot that no checkpoint names may be collected at any time, but its descriptor goes first."""
-        lost = [file.name for file in one.files if file.name in gone]
-        name = layout.snapshot(one.operator, one.low, one.high, one.number)
-        known = {problem.object_name for problem in self.found.problems}
-        if lost and known.isdisjoint(lost) and any(meta.name == name for meta in self._store.list(name)):
-            self.found.problems.append(Problem(lost[0], f"the file is gone, but {name} still lists it"))
+    def _check_candidate(self, snapshot: SnapshotDescriptor, gone: set[str]) -> None:
+        """Check that a snapshot which no checkpoint names has its files, unless its descriptor was collected first."""
+        lost = [file.name for file in snapshot.files if file.name in gone]
+        name = layout.snapshot(snapshot.operator, snapshot.low, snapshot.high, snapshot.number)
+        reported = {problem.object_name for problem in self.report.problems}
+        if lost and reported.isdisjoint(lost) and any(meta.name == name for meta in self._store.list(name)):
+            self.report.problems.append(Problem(lost[0], f"the file is gone, but {name} still lists it"))
 
     def _check_file(self, file: SnapshotFile) -> None:
         check_file(self._store, file)
         self._checked.add(file.name)
-        self.found.snapshot_files += 1
-        self.found.snapshot_bytes += file.size_bytes
+        self.report.snapshot_files += 1
+        self.report.snapshot_bytes += file.size_bytes
 
-    def _compare(self, one: SnapshotDescriptor, kept: Commit) -> None:
-        """Replay what the snapshot was made from, if it is still there, and compare."""
-        name = layout.snapshot(one.operator, one.low, one.high, one.number)
+    def _compare(self, snapshot: SnapshotDescriptor, kept: Commit) -> None:
+        """Replay the base and log that the snapshot was made from, if they still exist, and compare."""
+        name = layout.snapshot(snapshot.operator, snapshot.low, snapshot.high, snapshot.number)
         # Commits that the pin does not keep may be collected at any time; damaged entries are noted already.
-        with self._problem_of(name, may_be_gone=one.at.seq < kept.seq):
-            commit = self._chain.read_commit(one.at).commit
+        with self._problem_of(name, may_be_gone=snapshot.at.seq < kept.seq):
+            commit = self._chain.read_commit(snapshot.at).commit
             reader = StateReader(self._store, commit, pin=False)
-            tiles = reader.view.tiles_for(one.operator, one.low, one.high)
-            if all(tile.at.seq < one.at.seq for tile in tiles):
-                self._compare_stores(one, reader, name)
-                self.found.compared += 1
+            tiles = reader.view.tiles_for(snapshot.operator, snapshot.low, snapshot.high)
+            if all(tile.at.seq < snapshot.at.seq for tile in tiles):
+                self._compare_stores(snapshot, reader, name)
+                self.report.compared += 1
 
-    def _compare_stores(self, one: SnapshotDescriptor, reader: StateReader, name: str) -> None:
-        own = reader.layout(one.operator)
-        with TemporaryDirectory(prefix="varvite-") as scratch, reader.restored(own, one.low, one.high) as replayed:
-            fetch_snapshot(self._store, one.files, Path(scratch) / "snapshot")
+    def _compare_stores(self, descriptor: SnapshotDescriptor, reader: StateReader, name: str) -> None:
+        operator = reader.layout(descriptor.operator)
+        low, high = descriptor.low, descriptor.high
+        with TemporaryDirectory(prefix="varvite-") as scratch, reader.restored(operator, low, high) as replayed:
+            fetch_snapshot(self._store, descriptor.files, Path(scratch) / "snapshot")
             snapshot = RocksDBStore.open_existing(Path(scratch) / "snapshot", read_only=True)
             try:
-                for schema in own.states:
-                    columns = StateColumns(own.key_type, schema)
+                for schema in operator.states:
+                    columns = StateColumns(operator.key_type, schema)
                     sides = (Side(replayed, reader.time), Side(snapshot, reader.time))
-                    found = list(islice(diff_stores(*sides, columns, own.uid), DIFFERENCES_MAX))
-                    if found:
-                        told = ", ".join(f"{d.name!r}: {d.before} and {d.after}" for d in found)
+                    differences = list(islice(diff_stores(*sides, columns, operator.uid), DIFFERENCES_MAX))
+                    if differences:
+                        rows = ", ".join(f"{d.name!r}: {d.before} and {d.after}" for d in differences)
                         raise CorruptDataError(
-                            f"state {schema.name!r} of checkpoint {one.at.seq} is not what the log gives; the first "
-                            f"rows (log and snapshot): {told}; see `varvite verify JOB --repair`, and report this",
+                            f"state {schema.name!r} of checkpoint {descriptor.at.seq} differs from its log; the first "
+                            f"rows (log and snapshot): {rows}; see `varvite verify JOB --repair`, and report this",
                             object_name=name,
                         )
             finally:
@@ -340,14 +341,14 @@ class Verifier:
 
     @contextmanager
     def _problem_of(self, name: str, *, may_be_gone: bool = False) -> Generator[None]:
-        """Note an error as a problem of the object it names, or of this one."""
+        """Report an error as a problem of the object that it names, or else of `name`."""
         try:
             yield
         except MissingObjectError as error:
             if not may_be_gone:
                 self._note(name, error)
         except DidNotHappenError as error:
-            if not (may_be_gone and isinstance(error.__cause__, MissingObjectError)):  # so a reader tells that it is
+            if not (may_be_gone and isinstance(error.__cause__, MissingObjectError)):  # a reader raises it so
                 raise
         except (RetryableError, InvalidRequestError):
             raise
@@ -356,8 +357,8 @@ class Verifier:
 
     def _note(self, name: str, error: VarviteError) -> None:
         problem = Problem(str(error.context.get("object_name", name)), error.message)
-        if problem not in self.found.problems:
-            self.found.problems.append(problem)
+        if problem not in self.report.problems:
+            self.report.problems.append(problem)
 
 
 def verify(store: ObjectStore, name: str, clock: Clock, tokens: TokenSource, track: Track = untracked) -> Verification:
@@ -365,10 +366,10 @@ def verify(store: ObjectStore, name: str, clock: Clock, tokens: TokenSource, tra
 
     Args:
         store: Rooted at `<root>/<job>`.
-        name: Of the job, for the report.
+        name: The job's name, for the report.
         clock: For the pin.
         tokens: For the pin.
-        track: Is told of the progress.
+        track: Called with the objects to check, to show progress.
     """
     return Verifier(store, name, clock, tokens, track).run()
 

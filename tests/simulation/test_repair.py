@@ -17,7 +17,7 @@ from varvite.materializer.commands.cli import main
 from varvite.materializer.commands.repair_report import advice
 from varvite.materializer.savepoints.canonical import CanonicalSavepoints
 from varvite.materializer.service.job import AWAITED_COMMITS_MAX
-from varvite.materializer.verify.repair import Repair, rebuildable
+from varvite.materializer.verify.repair import Repair, newest_rebuildable
 from varvite.materializer.verify.verifier import Verification, verify
 from varvite.storage.errors import InvalidRequestError, VarviteError
 from varvite.storage.format import layout
@@ -131,7 +131,7 @@ def test_whatever_can_be_rebuilt_is_what_the_model_says(tmp_path: Path) -> None:
         assert name in {problem.object_name for problem in found.problems}
         assert not all(one.is_whole for one in repair.checkpoints)
         assert advice(found, repair.checkpoints)
-        target = rebuildable(repair.checkpoints)
+        target = newest_rebuildable(repair.checkpoints)
         if target is None:
             states.append("lost")
             assert "no retained checkpoint can be rebuilt" in advice(found, repair.checkpoints)[0]
@@ -201,7 +201,7 @@ def test_an_entry_that_was_damaged_before_the_next_start_is_written_again(world:
     damage(world, first.tiles[0].files[0].name, "gone")
     _, repair = examined(world)
     assert repair.is_needed
-    again = rebuildable(repair.checkpoints)
+    again = newest_rebuildable(repair.checkpoints)
     assert again is not None
     assert again.link == newest.link, "what was rebuilt before, and not the damaged copy"
     restart(world, again, repair)
@@ -218,7 +218,7 @@ def test_what_is_lost_is_said_and_never_written(tmp_path: Path) -> None:
     for name in world.names(layout.SNAPSHOT_FILES):
         damage(world, name, "gone")
     found, repair = examined(world)
-    assert rebuildable(repair.checkpoints) is None
+    assert newest_rebuildable(repair.checkpoints) is None
     assert "no retained checkpoint can be rebuilt" in advice(found, repair.checkpoints)[0]
     before = {meta.name: world.store.get(meta.name) for meta in world.store.list("")}
     with pytest.raises(InvalidRequestError, match="lost"):
@@ -235,7 +235,7 @@ def test_a_damaged_head_is_named_and_nothing_is_put_behind_it(world: World) -> N
     found, repair = examined(world)
     assert [one.link.seq for one in repair.checkpoints[:2]] == [newest.seq, newest.parent.seq]
     assert repair.checkpoints[0].problem
-    target = rebuildable(repair.checkpoints)
+    target = newest_rebuildable(repair.checkpoints)
     assert target is not None
     assert target.link == newest.parent
     assert any("move it" in text for text in advice(found, repair.checkpoints))

@@ -18,7 +18,7 @@ from varvite.changelog.reading.checkpoints import complete_checkpoints
 from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.pins import list_pins, release_pin
 from varvite.changelog.retention.savepoints import create_native, delete_savepoint, list_savepoints
-from varvite.materializer.restore.decision import Wanted
+from varvite.materializer.restore.decision import RequestedCheckpoint
 from varvite.materializer.restore.job import JobRestore
 from varvite.materializer.restore.origin import StateOrigin, find_origin, find_start
 from varvite.materializer.savepoints.canonical import CanonicalSavepoints
@@ -215,7 +215,7 @@ def test_what_varvite_restore_chose_needs_no_savepoint_that_an_option_still_name
     with pytest.raises(InvalidRequestError, match="no savepoint 'gone'"):
         find_start("gone", other.store, "a new query")
     command = JobRestore("other", other.store, read_job(other.store), None, clock=world.clock, tokens=TOKENS)
-    command.to_checkpoint(Wanted(chosen.seq))
+    command.to_checkpoint(RequestedCheckpoint(chosen.seq))
     assert find_start("gone", other.store, "a new query") is None
     command.cancel()
     with pytest.raises(InvalidRequestError, match="no savepoint 'gone'"):
@@ -262,15 +262,15 @@ def test_a_job_goes_back_to_a_checkpoint_that_only_the_retention_keeps(world: Wo
     head, model, reader = world.newest(), world.job.models[kept.link], world.reader
     given = {"clock": world.clock, "tokens": TOKENS}
     restore = JobRestore("job", world.store, read_job(world.store), None, dry_run=True, **given)
-    assert restore.to_checkpoint(Wanted(kept.seq)).batch == kept.batch
+    assert restore.to_checkpoint(RequestedCheckpoint(kept.seq)).batch == kept.batch
     assert world.newest().link == head.link
     world.job.close()
     restore = JobRestore("job", world.store, read_job(world.store), None, **given)
-    done = restore.to_checkpoint(Wanted(kept.seq))
+    done = restore.to_checkpoint(RequestedCheckpoint(kept.seq))
     assert (done.batch, done.seq > head.seq) == (kept.batch, True)
-    again = restore.to_checkpoint(Wanted(kept.seq))
+    again = restore.to_checkpoint(RequestedCheckpoint(kept.seq))
     assert (again.batch, again.seq > done.seq) == (kept.batch, True), "stopped half-way it is done again"
-    assert restore.to_checkpoint(Wanted(batch=kept.batch)).seq == again.seq
+    assert restore.to_checkpoint(RequestedCheckpoint(batch=kept.batch)).seq == again.seq
     done = again
     copied = reader.find_commit(done.seq)
     assert copied is not None

@@ -1,6 +1,6 @@
-"""How commands say what went wrong: a line for people; with `--json`, an object on standard error for programs.
+"""Errors of commands: a line for people; with `--json`, an object with the fields of `ErrorLine` on standard error.
 
-The exit code is the same either way. An object has the fields of `ErrorLine`.
+The exit code is the same either way.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class ErrorLine(msgspec.Struct, frozen=True, kw_only=True):
     """An error as JSON."""
 
     message: str
-    """What happened and what to do."""
+    """The problem, and the advice."""
     kind: str
-    """The error's class, of `varvite.storage.errors`; `UsageError` for options that are wrong in themselves."""
+    """The error's class in `varvite.storage.errors`; `UsageError` for wrong options."""
     context: dict[str, Any]
-    """Where: any of `job`, `operator`, `partition`, `batch`, `epoch`, `object_name`."""
+    """Any of `job`, `operator`, `partition`, `batch`, `epoch`, `object_name`."""
 
 
 def error_line(error: BaseException) -> ErrorLine:
-    """An error of ours, or of a command that it ended."""
+    """The line of a `VarviteError`, or of a command's error with or without such a cause."""
     cause = error if isinstance(error, VarviteError) else error.__cause__
     if isinstance(cause, VarviteError):
         return ErrorLine(message=cause.message, kind=type(cause).__name__, context=cause.context)
@@ -49,22 +49,22 @@ def show_error(error: BaseException, *, as_json: bool) -> None:
 def _json(line: ErrorLine) -> str:
     try:
         return msgspec.json.encode(line).decode()
-    except UnicodeEncodeError:  # a byte of the command line that is not UTF-8
+    except UnicodeEncodeError:  # the command line has bytes that are not UTF-8
         return json.dumps(msgspec.structs.asdict(line))
 
 
 class Command(click.Command):
     """A command whose errors are JSON if its output is."""
 
-    def make_context(self, info_name: str | None, args: list[str], *others: Any, **more: Any) -> click.Context:
-        as_json = JSON_OPTION in args  # what is parsed is gone from the list, and what is wrong ends the parsing
-        with _as_asked(as_json):
-            context = super().make_context(info_name, args, *others, **more)
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
+        as_json = JSON_OPTION in args  # before the parsing, which empties the list and ends at the first error
+        with _errors_as(as_json=as_json):
+            context = super().make_context(info_name, args, *rest, **extra)
         context.meta[__name__] = as_json or context.params.get("as_json", False)
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _as_asked(ctx.meta[__name__]):
+        with _errors_as(as_json=ctx.meta[__name__]):
             return super().invoke(ctx)
 
 
@@ -73,7 +73,7 @@ class Group(Command, click.Group):
 
 
 @contextmanager
-def _as_asked(as_json: bool) -> Generator[None]:
+def _errors_as(*, as_json: bool) -> Generator[None]:
     try:
         yield
     except click.ClickException as error:

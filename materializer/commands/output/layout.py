@@ -1,7 +1,7 @@
-"""How rows of text are laid out: as wide as they are in a pipe, in the terminal's width for people, never cut.
+"""Layout of tables: at full width in a pipe, within the terminal's width for people, never truncated.
 
-A table that is wider than the terminal says what is the same in all rows once, above it, and leaves out columns that
-are empty. If what is left is still too wide, each row becomes a block with a line per column.
+A table that is wider than the terminal shows values that are equal in all rows once, above it, and omits empty columns.
+If the rest is still too wide, each row becomes a block with a line per column.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EMPTY: Final = "-"
 """A cell without a value."""
 _COLUMN_EXTRA: Final = 3
-"""Of a column: a space at both sides, and a line."""
+"""Width of a column besides its text: a space at both sides, and a line."""
 
 
 class TableText(NamedTuple):
@@ -33,12 +33,12 @@ class TableText(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Columns of the terminal that it takes."""
+        """Width in columns of the terminal."""
         widths = (max(map(_text_width, column)) for column in zip(self.names, *self.rows, strict=True))
         return sum(width + _COLUMN_EXTRA for width in widths) + 1
 
     def parted(self) -> tuple[dict[str, str], TableText]:
-        """What is the same in all rows, if there are several, and the table of the rest, without empty columns."""
+        """Values that are equal in all of several rows, and the table of the rest, without empty columns."""
         columns = list(zip(*self.rows, strict=True))
         alike = {i for i, column in enumerate(columns) if len(self.rows) > 1 and len(set(column)) == 1}
         empty = {i for i, column in enumerate(columns) if set(column) <= {EMPTY, ""}}
@@ -53,14 +53,14 @@ class TableText(NamedTuple):
 def print_table(table: TableText) -> None:
     """Print to standard output."""
     console = Console()
-    if not console.is_terminal:  # what reads a pipe wants whole lines
+    if not console.is_terminal:  # the reader of a pipe needs whole lines
         console = Console(width=table.width)
     for part in laid_out(table, console.width):
         console.print(part)
 
 
 def laid_out(table: TableText, width: int) -> Iterator[RenderableType]:
-    """What to print in so many columns of a terminal."""
+    """The parts to print in a terminal of this width."""
     if table.width <= width:
         yield _grid(table)
         return

@@ -1,4 +1,4 @@
-"""What commands print: structs of one type as JSON lines for programs, or as a table for people."""
+"""Output of commands: structs of one type as JSON lines for programs, or as a table for people."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def type_name(type_string: str) -> str:
 
 
 def show_lines(lines: Sequence[msgspec.Struct], *, as_json: bool, rare: Collection[str] = ()) -> None:
-    """JSON lines, or a table whose columns are the fields; "nothing found" if there are none.
+    """Print JSON lines, or a table whose columns are the fields; "nothing found" if there are none.
 
-    `rare` fields are columns only if a line has them.
+    A field in `rare` is a column only if a line has a value for it.
     """
     if as_json:
         for line in lines:
@@ -49,7 +49,7 @@ def _cell(name: str, value: object) -> str:
 
 
 def show_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print rows that all have the same columns, whatever is in them; JSON as they come, without keeping them."""
+    """Print rows that all have the same columns; as JSON they are printed one by one and not kept."""
     if as_json:
         for row in rows:
             click.echo(json_text(row))
@@ -66,5 +66,5 @@ def show_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value as `show_rows` shows it in a table."""
+    """The text of a value in a table of `show_rows`."""
     return EMPTY if value is None else str(value)

@@ -37,7 +37,7 @@ class Parsed(click.ParamType[Any]):
 
 
 class FiniteRange(click.FloatRange):
-    """A range of floats, without "nan", which compares with nothing, and "inf"."""
+    """A range of floats, without "nan" and "inf"."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -73,7 +73,7 @@ def _storage_options(_: click.Context, parameter: click.Parameter, texts: Iterab
 
 
 def config_parameters(config: type[Any]) -> Callable[[_Command], _Command]:
-    """Adds an option for each field of a configuration that has one on the command line (None if it is not given)."""
+    """Adds an option for each field of a configuration that has one on the command line (default: None)."""
 
     def add(command: _Command) -> _Command:
         for field, option in reversed(options_of(config).items()):
@@ -90,7 +90,7 @@ def config_parameters(config: type[Any]) -> Callable[[_Command], _Command]:
 
 
 def storage_parameters(*, required: bool) -> Callable[[_Command], _Command]:
-    """Adds `--storage` and `--storage-option` (parameters `storage_url` and `storage_options`, None if not given)."""
+    """Adds `--storage` and `--storage-option` (parameters `storage_url` and `storage_options`, default: None)."""
 
     def add(command: _Command) -> _Command:
         command = click.option(
@@ -113,7 +113,7 @@ def storage_parameters(*, required: bool) -> Callable[[_Command], _Command]:
 
 
 def open_root(storage_url: str, storage_options: dict[str, Any] | None) -> ObjectStore:
-    """The storage that a tool looks at; unlike `open_store`, which may make it, a local directory must be there.
+    """Open the storage for a tool; unlike with `open_store`, which may create it, a local directory must exist.
 
     Raises `InvalidRequestError`.
     """
@@ -123,24 +123,24 @@ def open_root(storage_url: str, storage_options: dict[str, Any] | None) -> Objec
 
 
 def open_place(url: str, storage_options: dict[str, Any] | None) -> ObjectStore:
-    """A place of savepoints outside of their job that a tool looks at. Errors as `open_root`."""
-    place = open_beside(url, storage_options)
+    """Open a location of savepoints outside of their job. Raises the errors of `open_root`."""
+    store = open_beside(url, storage_options)
     _check_directory(url, "the location")
-    return place
+    return store
 
 
-def _check_directory(url: str, what: str) -> None:
+def _check_directory(url: str, subject: str) -> None:
     directory = local_directory(url)
     if directory is not None and not directory.is_dir():
-        raise InvalidRequestError(f"there is no directory {directory}; correct {what}")
+        raise InvalidRequestError(f"there is no directory {directory}; correct {subject}")
 
 
 def existing_job(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> OpenJob:
-    """The job of that name. Errors are those of `open_root` and `open_job`."""
+    """Open the job of this name. Raises the errors of `open_root` and `open_job`."""
     return open_job(open_root(storage_url, storage_options), job)
 
 
 def job_chain(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ChainReader:
-    """The chain of the job of that name. Errors as `existing_job`."""
+    """A reader of the chain of the job of this name. Raises the errors of `existing_job`."""
     opened = existing_job(job, storage_url, storage_options)
     return ChainReader(opened.store, opened.record.job_id)

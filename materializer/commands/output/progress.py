@@ -1,4 +1,4 @@
-"""Showing what a materializer does: lines for logs, colour for terminals, JSON lines for programs."""
+"""Output of a materializer's events and of progress: lines for logs, colour for terminals, JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class EventConsole(Console):
     """A console that does not end the process when its reader is gone."""
 
     def on_broken_pipe(self) -> None:
-        """Be one that cannot write."""
+        """Raise the error of a failed write."""
         raise BrokenPipeError("nobody reads the output any more")
 
 
@@ -109,13 +109,13 @@ class ConsoleReporter:
         if self._console.is_terminal:
             self._console.print(f"[dim]{self._console.get_datetime():%H:%M:%S}[/] [{style}]{text}[/]", highlight=False)
         else:
-            # soft_wrap: a log collector wants one line per event however narrow rich believes the pipe to be.
+            # soft_wrap: a log collector needs one line per event, whatever width rich assumes for the pipe.
             line = f"{self._console.get_datetime():%Y-%m-%d %H:%M:%S} varvite.materializer {text}"
             self._console.print(line, soft_wrap=True, highlight=False)
 
 
 class CountingBar:
-    """A bar below what a `ConsoleReporter` prints on the same console, if that is a terminal: it counts snapshots."""
+    """A progress bar that counts snapshots, below the lines of a `ConsoleReporter` on the same terminal."""
 
     def __init__(self, console: Console) -> None:
         self._count = 0
@@ -158,43 +158,43 @@ class JsonReporter:
 class ReporterGroup:
     """Passes every event on to several reporters.
 
-    Nothing depends on what is told, so one that cannot write, as its disk is full or its reader is gone, stops nobody.
-    It is said when that begins; what is not written then may be lost.
+    Nothing depends on the output, so a reporter that cannot write (its disk is full, its reader is gone) stops nothing.
+    The first failed write is logged; events that are not written are lost.
     """
 
     def __init__(self, reporters: Sequence[Reporter]) -> None:
         self._reporters = tuple(reporters)
         self._silent: set[int] = set()
-        """Places of those that could not write the last event."""
+        """Indexes of the reporters that could not write the last event."""
 
     def report(self, event: Event) -> None:
-        for place, reporter in enumerate(self._reporters):
+        for index, reporter in enumerate(self._reporters):
             try:
                 reporter.report(event)
             except OSError as error:
-                if place not in self._silent:
+                if index not in self._silent:
                     _logger.warning("events cannot be written and are lost until they can: %s", error)
-                self._silent.add(place)
+                self._silent.add(index)
             else:
-                self._silent.discard(place)
+                self._silent.discard(index)
 
 
 _Item = TypeVar("_Item")
 
 
-def track_items(items: Sequence[_Item], what: str) -> Iterable[_Item]:
-    """The items one after the other, with a bar that tells how many are done."""
-    with shown_steps(what) as tell:
-        for done, item in enumerate(items):
-            tell(done, len(items))
+def track_items(items: Sequence[_Item], title: str) -> Iterable[_Item]:
+    """Yield the items one by one, with a progress bar."""
+    with shown_steps(title) as show_progress:
+        for index, item in enumerate(items):
+            show_progress(index, len(items))
             yield item
 
 
 @contextmanager
-def shown_steps(what: str) -> Generator[Callable[[int, int], None]]:
-    """Gives a function that is to be told how many steps are done, of how many; the bar has no end until then."""
+def shown_steps(title: str) -> Generator[Callable[[int, int], None]]:
+    """Show a progress bar; yields a function that takes the number of finished steps and of all steps."""
     console = Console(stderr=True)
-    # What is printed meanwhile must go where it belongs: redirected, standard output would end up beside the bar.
+    # Not redirected: standard output must not go to standard error, where the bar is.
     bar = Progress(
         console=console,
         transient=True,
@@ -203,9 +203,9 @@ def shown_steps(what: str) -> Generator[Callable[[int, int], None]]:
         redirect_stderr=False,
     )
     with bar:
-        task = bar.add_task(escape(what), total=None)
+        task = bar.add_task(escape(title), total=None)
 
-        def tell(done: int, steps: int) -> None:
-            bar.update(task, completed=done, total=steps)
+        def show_progress(completed: int, steps: int) -> None:
+            bar.update(task, completed=completed, total=steps)
 
-        yield tell
+        yield show_progress

@@ -76,7 +76,7 @@ def test_now_asks_the_materializer_that_runs(site: Site) -> None:
     sidecar = site.sidecar("--interval", "10000 d", "--job", "flights")
     command = [sys.executable, "-m", "varvite.materializer", "--storage", f"file://{site.storage}", "--job"]
     done = subprocess.run([*command, "flights", "--now"], check=True, capture_output=True, text=True)
-    assert done.stdout == "flights: asked for a materialization\n"
+    assert done.stdout == "flights: materialization requested\n"
     wait_for(lambda: sidecar.count(Materialized) == 2, site)
     assert {e.trigger for e in sidecar.events() if isinstance(e, Materialized)} == {"demand"}
     missing = subprocess.run([*command, "nobody", "--now"], check=False, capture_output=True, text=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.system.scheduler import Process, ProcessClock
 from tests.simulation.system.spark.location import LocationFiles
-from varvite.materializer.restore.decision import Wanted
+from varvite.materializer.restore.decision import RequestedCheckpoint
 from varvite.materializer.restore.job import JobRestore
 from varvite.materializer.restore.origin import find_origin
 from varvite.storage.errors import InvalidRequestError, StartError, VarviteError
@@ -52,7 +52,7 @@ def restore(system: SimulatedJob, process: Process, choice: Choice) -> None:
         if choice.savepoint is not None:
             done = command.to_origin(find_origin(choice.savepoint, store))
         else:
-            done = command.to_checkpoint(Wanted(choice.seq))
+            done = command.to_checkpoint(RequestedCheckpoint(choice.seq))
     except (StartError, InvalidRequestError) as error:
         system.note(f"{process.name}: refused: {error}")
         if system.location.is_torn and not choice.savepoint:

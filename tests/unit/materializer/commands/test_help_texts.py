@@ -23,7 +23,7 @@ NONE = frozenset(
         "no limit",
         "all",
         "the newest",
-        "that of this user",
+        "this user's",
         "the names and addresses of this machine",
     }
 )

@@ -221,8 +221,8 @@ def test_what_does_not_fit_is_refused_and_says_why(job: CommittingJob, spark: Sp
     spark.write(BATCHES)
     before = job.store.list("")
     for arguments, why in (
-        (["--checkpoint", "99"], "there are: 8 (batch 6), 7 (batch 5)"),
-        (["--batch", "99"], "still complete"),
+        (["--checkpoint", "99"], "complete are: 8 (batch 6), 7 (batch 5)"),
+        (["--batch", "99"], "complete are"),
         (["--batch", "4", "--checkpoint", "5"], "one of"),
         (["--savepoint", "nothing"], "no savepoint"),
     ):
@@ -274,7 +274,7 @@ def test_a_choice_is_shown_and_taking_it_back_tells_what_it_was(job: CommittingJ
     before = job.store.list("")
     assert run(job, "--cancel")["cancelled_seq"] is None
     told = CliRunner().invoke(main, ["restore", "flights", "--cancel", "--storage", root]).output
-    assert "nothing had been chosen" in told
+    assert "no checkpoint was chosen" in told
     assert job.store.list("") == before, "there was nothing to take back, so no run is fenced"
 
 

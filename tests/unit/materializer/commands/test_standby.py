@@ -100,7 +100,7 @@ def test_one_round_says_that_there_is_nothing_to_bring_up_yet(tmp_path: Path, fo
     storage, local = f"file://{tmp_path}/storage", str(tmp_path / "local")
     done = run("flights", "--storage", storage, "--directory", local, "--once", *form)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "job flights has no operator in a checkpoint that is certain to stay" in done.stderr
+    assert "job flights has no operator in a final checkpoint" in done.stderr
 
 
 def test_a_job_that_is_missing_and_wrong_options_are_told(storage: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.stores.manual_clock import ManualClock
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.commit.state import CommitPolicy
-from varvite.materializer.restore.decision import Wanted
+from varvite.materializer.restore.decision import RequestedCheckpoint
 from varvite.materializer.restore.job import JobRestore
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import MayHaveHappenedError, StateMissingError
@@ -75,8 +75,8 @@ def complete(store: SlowToArrive) -> list[int]:
 def test_what_is_complete_no_longer_when_the_fence_is_put_is_not_chosen(store: SlowToArrive) -> None:
     """The job would refuse to start."""
     oldest = complete(store)[0]
-    with pytest.raises(StateMissingError, match="no checkpoint that is still complete is the one asked for"):
-        restore(store).to_checkpoint(Wanted(seq=oldest))
+    with pytest.raises(StateMissingError, match="no checkpoint is complete and matches the request"):
+        restore(store).to_checkpoint(RequestedCheckpoint(seq=oldest))
     assert oldest not in complete(store)
     head = ChainReader(store, read_job(store).job_id).head()
     assert isinstance(head, Commit), "nothing was chosen"
@@ -84,6 +84,6 @@ def test_what_is_complete_no_longer_when_the_fence_is_put_is_not_chosen(store: S
 
 def test_the_newest_is_the_one_that_is_there_when_the_fence_is_put(store: SlowToArrive) -> None:
     newest = complete(store)[-1]
-    done = restore(store).to_checkpoint(Wanted())
+    done = restore(store).to_checkpoint(RequestedCheckpoint())
     assert (done.seq, done.batch) == (newest + 1, 6)
     assert complete(store)[-1] == newest + 1

@@ -150,7 +150,7 @@ def test_a_snapshot_that_is_whole_but_not_what_the_log_gives_is_found(tmp_path: 
         world.sidecar().fold()
     [problem] = check(world).problems
     assert problem.object_name.startswith(layout.SNAPSHOTS)
-    assert "is not what the log gives" in problem.problem
+    assert "differs from its log" in problem.problem
     assert "state 'total'" in problem.problem
     world.close()
 

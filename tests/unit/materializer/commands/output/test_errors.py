@@ -84,8 +84,8 @@ def test_now_asks_for_the_jobs_beside_a_bad_one(jobs: dict[str, CommittingJob], 
     assert [found["orders"], found["trains"]] == [None, None]
     assert [len(jobs[name].store.list(layout.REQUESTS)) for name in NAMES] == [0, 1, 1]
     shown = call(tmp_path, "materialize", "--now")
-    assert "orders: asked" in shown.output
-    assert (shown.exit_code, "flights: not asked" in shown.output) == (1, True)
+    assert "orders: materialization requested" in shown.output
+    assert (shown.exit_code, "flights: not requested" in shown.output) == (1, True)
 
 
 @pytest.mark.parametrize(
