@@ -198,11 +198,11 @@ class WorkingStoreContract:
     def test_due_timers_come_in_order_over_key_groups(self, store: WorkingStore) -> None:
         rows = [(group, f"k{group}", Op.PUT, time_ms, (0, time_ms)) for group in range(8) for time_ms in (-3, 0, 3, 7)]
         store.apply([timers(*rows[::-1], (2, None, Op.PUT, 0, None))], Link(1, "t1"))
-        found = due(store, 3)
-        assert found == sorted(found, key=lambda row: (row[1], row[2] or "null comes last"))
-        assert len(found) == 3 * 8 + 1
+        timers_due = due(store, 3)
+        assert timers_due == sorted(timers_due, key=lambda row: (row[1], row[2] or "null comes last"))
+        assert len(timers_due) == 3 * 8 + 1
         assert due(store, -4) == []
-        assert due(store, 7)[:25] == found
+        assert due(store, 7)[:25] == timers_due
 
     def test_timers_are_removed_by_what_names_them(self, store: WorkingStore) -> None:
         table = store.timer_table(TIMERS)
