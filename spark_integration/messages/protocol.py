@@ -54,25 +54,43 @@ def row_tags(tags: Sequence[str]) -> list[int]:
     return found
 
 
-class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What does not change about an operator while the query runs."""
+class JobLocation(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of a job's objects, and the way to reach them."""
 
     job: str
     """Directory name of the job under the storage root."""
     job_id: str
     storage_url: str
     storage_options: dict[str, Any]
-    operator: str
-    """The operator's uid."""
+    job_storage: JobStorage | None = None
+    """The record in `job.json` of how the job's objects are stored."""
+    key_provider: str | None = None
+    """Provider of the keys of an encrypted job; keys themselves never travel."""
+
+
+class StateSpec(JobLocation, frozen=True, kw_only=True):
+    """The properties of an operator's working state that cannot change while it lives."""
+
     parallelism: int
     max_parallelism: int
+    key_type: str
+    """Type string of the key."""
+    changelog: bool
     backend: str
     """hashmap or rocksdb, or `module:qualified.name` of a factory."""
     backend_options: BackendSettings
-    changelog: bool
+    local_recovery: LocalRecovery | None = None
+    """How state is kept on the host for the next process; None: it goes with the executor."""
+    generic_types: bool = True
+    """State may hold pickled objects; else a state of such a type is refused."""
+
+
+class OperatorRequest(StateSpec, frozen=True, kw_only=True):
+    """The part of a request that does not change while the query runs."""
+
+    operator: str
+    """The operator's uid."""
     key_columns: tuple[str, ...]
-    key_type: str
-    """Type string of the key."""
     output_schema: bytes
     """Serialised Arrow schema of the user's output columns."""
     timestamp_column: str | None
@@ -81,7 +99,7 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     task_name: str
     """The operator's name, for people."""
     job_parameters: dict[str, str]
-    """What `RuntimeContext.get_job_parameter` answers."""
+    """The parameters that `RuntimeContext.get_job_parameter` answers."""
     upload: UploadPolicy
     """Limits of a state worker's uploads."""
     downloads: DownloadPolicy
@@ -91,24 +109,21 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     inline_bytes_max: int
     """Largest segment that travels inline; above it the worker uploads."""
     idle_timeout_s: float
-    local_recovery: LocalRecovery | None = None
-    """How state is kept on the host for the next process; None: it goes with the executor."""
-    job_storage: JobStorage | None = None
-    """What `job.json` says of how the job's objects are stored."""
-    key_provider: str | None = None
-    """Where the keys of an encrypted job come from; keys themselves never travel."""
     states: tuple[StateSchema, ...] = ()
     """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
-    generic_types: bool = True
-    """State may hold pickled objects; else a state of such a type is refused."""
     vectorized: bool = False
     """The function is a `VectorizedProcessFunction`."""
     broadcast: bool = False
     """The function is a `BroadcastFunction`."""
     follows: bool = False
-    """It reads what another operator yields: that has come before the watermark of the batch, as in Flink."""
+    """Its input comes from another operator, before the watermark of the batch, as in Flink."""
     inbox: str = ""
-    """Where a worker on the driver's machine hands its segment over (`segment_inbox`); "" nowhere."""
+    """Directory where a worker on the driver's machine hands its segment over (`segment_inbox`); "" nowhere."""
+
+
+def agree(spec: type[JobLocation], first: JobLocation, second: JobLocation) -> bool:
+    """Are all fields of that part of two requests equal?"""
+    return all(getattr(first, name) == getattr(second, name) for name in spec.__struct_fields__)
 
 
 class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.segments.segment import SegmentHeader
@@ -16,36 +17,88 @@ from varvite.storage.fail_point import fail_point
 from varvite.storage.format.records import Link, StateSchema, Tile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
 
     from varvite.changelog.keyed.backend import KeyedStateBackend
     from varvite.changelog.operator_state.section import StateSection
+    from varvite.changelog.restore.files import FileChecksums
+    from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
+    from varvite.changelog.working_stores.contract import StoreSize
     from varvite.spark_integration.messages.protocol import TaskRequest, UserError
+    from varvite.spark_integration.messages.worker_figures import LogRead, UploadRecorder
     from varvite.spark_integration.worker.runners.vectorized import VectorizedRunner
-    from varvite.spark_integration.worker.state_worker import OperatorState
+    from varvite.spark_integration.worker.state.non_keyed import NonKeyedState
+    from varvite.spark_integration.worker.state.part_decision import ChangeSizes
+    from varvite.storage.clock import Clock
+    from varvite.storage.transfer.upload import Uploader
 
 FIRED_ROW_BYTES: Final = 64
-"""What a row that a timer yields counts as, where early upload goes by the input that was processed."""
+"""Size that a row of a timer counts as, where early upload goes by the input that was processed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptContext:
+    """The operator's state and tools at the base of an attempt, which applies nothing to the confirmed state."""
+
+    task: TaskRequest
+    low: int
+    high: int
+    """The key groups are `[low, high)`."""
+    backend: KeyedStateBackend
+    non_keyed: NonKeyedState
+    tile: Tile | None
+    """Changelog off: the tile of the confirmed state."""
+    directory: Path
+    """Directory of the working store, where it has one."""
+    unconfirmed: UnconfirmedMark
+    """Changelog off: set while the local files hold an attempt that is not confirmed."""
+    checksums: FileChecksums
+    change_sizes: ChangeSizes
+    """The sizes of changes, as earlier attempts have found them."""
+    uploader: Callable[[], Uploader]
+    uploads: UploadRecorder
+    """Counts the uploads until a summary takes them along."""
+    clock: Clock
+    executor: str
+    """Key of the executor, see `executor_key`."""
+    restored: str
+    """How the state came to the base: confirmed, current, caught-up, restored."""
+    log_read: LogRead
+    """The log that was read for the base."""
+    state_size: StoreSize | None
+    """About the confirmed state, as of the end of the attempt before."""
+    on_abort: Callable[[Attempt], None]
+    """Called when the attempt is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOutcome:
+    """The result of an attempt that has ended, which its owner applies if the attempt wins."""
+
+    sections: tuple[StateSection, ...]
+    """The non-keyed state at the batch's end."""
+    change_sizes: ChangeSizes
+    """The sizes of changes, this attempt's included."""
+    tile: Tile | None = None
+    """Changelog off: the tile of the state after the batch, which the working store holds already."""
 
 
 class Attempt:
-    """See the module. Used by one thread; `finish` is called at most once, after the last `process`."""
+    """An attempt, used by one thread; `finish` is called at most once, after the last `process`."""
 
-    def __init__(
-        self, owner: OperatorState, task: TaskRequest, runner: OperatorRunner, backend: KeyedStateBackend, how: str
-    ) -> None:
-        self.task = task
-        self.finished = False
-        """The summary was made: from now on the attempt may be confirmed."""
+    def __init__(self, context: AttemptContext, runner: OperatorRunner) -> None:
+        self.task = context.task
+        self.outcome: AttemptOutcome | None = None
+        """Set when the summary was made: from now on the attempt may be confirmed."""
         self.folded = False
         """Changelog off: the store already holds the attempt's changes."""
         self.timings_ms: dict[str, float] = {}
-        self._owner = owner
+        self._context = context
         self._runner = runner
-        self._backend = backend
-        self._how = how
+        self._backend = context.backend
         self._out: list[Any] = []
         self._has_fired = False
         """Timers have fired before the rows, for a function that wants it."""
@@ -53,11 +106,17 @@ class Attempt:
         self._rows_out = 0
         self._row_bytes_max: int | None = None
         self._tile: Tile | None = None
+        self._change_sizes = context.change_sizes
         self._sections: tuple[StateSection, ...] = ()
         """The non-keyed state at the batch's end, once it has ended."""
         self._image: bytes | None = None
         """The same encoded, if it has changed."""
-        self._parts: SegmentParts | None = self._segment_parts() if task.batch.operator.changelog else None
+        self._parts: SegmentParts | None = self._segment_parts() if self.task.batch.operator.changelog else None
+
+    @property
+    def finished(self) -> bool:
+        """Was the summary made?"""
+        return self.outcome is not None
 
     @property
     def error(self) -> UserError | None:
@@ -66,14 +125,14 @@ class Attempt:
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Execute the function on a batch of rows; yields answer batches as they fill."""
-        started_s = self._owner.clock.monotonic_s()
+        started_s = self._context.clock.monotonic_s()
         self._note_input(batch)
         if batch.num_rows:
             if self._runner.fires_first and not self._has_fired:
                 self._spent("process", started_s)
                 self._has_fired = True
                 yield from self._fire()
-                started_s = self._owner.clock.monotonic_s()
+                started_s = self._context.clock.monotonic_s()
             self._out.extend(self._runner.run(batch))
         self._spent("process", started_s)
         self._upload_early(batch.nbytes)
@@ -87,7 +146,7 @@ class Attempt:
     def _upload_early(self, input_bytes: int) -> None:
         """Let a part of the changes leave if there are many; `input_bytes` came since the last call."""
         if self._parts is not None and self._runner.error is None:
-            started_s = self._owner.clock.monotonic_s()
+            started_s = self._context.clock.monotonic_s()
             if self._parts.after_input(input_bytes):
                 self._spent("early_upload", started_s)
 
@@ -106,13 +165,13 @@ class Attempt:
 
     def _fire(self) -> Iterator[pa.RecordBatch]:
         """Fire due timers; yields answer batches as they fill."""
-        started_s = self._owner.clock.monotonic_s()
+        started_s = self._context.clock.monotonic_s()
         for rows in self._runner.fire_timers():
             self._out.extend(rows)
             self._spent("timers", started_s)
             self._upload_early(len(rows) * FIRED_ROW_BYTES)
             yield from self._full_answers()
-            started_s = self._owner.clock.monotonic_s()
+            started_s = self._context.clock.monotonic_s()
         self._spent("timers", started_s)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -125,16 +184,7 @@ class Attempt:
         """The task went away: nothing of this attempt will be confirmed."""
         if self._parts is not None:
             self._parts.abandon()
-        self._owner.aborted(self)
-
-    def confirm(self, at: Link) -> None:
-        """The attempt won: its changes become the confirmed state, at version `at`."""
-        if self.folded:
-            self._owner.tile = self._tile
-            self._owner.unconfirmed.clear()
-        else:
-            self._backend.fold(at)
-        self._owner.non_keyed.confirm(self._sections, at)
+        self._context.on_abort(self)
 
     def _full_answers(self) -> Iterator[pa.RecordBatch]:
         while len(self._out) >= ANSWER_ROWS:
@@ -142,7 +192,7 @@ class Attempt:
             yield from self._answer(rows)
 
     def _answer(self, rows: list[Any]) -> Iterator[pa.RecordBatch]:
-        started_s = self._owner.clock.monotonic_s()
+        started_s = self._context.clock.monotonic_s()
         answer = self._runner.answer(rows, self.task.tag)
         self._spent("answer", started_s)
         if answer is not None:
@@ -150,36 +200,36 @@ class Attempt:
             yield answer
 
     def _summary(self) -> Summary:
-        owner, batch = self._owner, self.task.batch
+        batch = self.task.batch
         parts: dict[str, Any] = {}
         states: tuple[StateSchema, ...] = ()
         if self._runner.error is not None:
             parts["error"] = self._runner.error
             self.abort()
         else:
-            started_s = owner.clock.monotonic_s()
+            started_s = self._context.clock.monotonic_s()
             if self._parts is not None:
                 log = self._parts.finish()
-                owner.change_sizes = self._parts.sizes
+                self._change_sizes = self._parts.sizes
                 parts.update(mutations=self._parts.mutations, uploaded=log.uploaded, inline=log.inline)
             else:
                 parts["mutations"] = sum(map(len, self._backend.changes()))
                 parts["files"] = self._snapshot().files
             states = self._backend.schemas
             parts |= self._written_image(inline_bytes=len(parts.get("inline", b"")))
-            self.finished = True
+            self.outcome = AttemptOutcome(self._sections, self._change_sizes, self._tile)
             self._spent("checkpoint", started_s)
             self._hand_over(parts)
         return Summary(
             operator=batch.operator.operator,
             partition=self.task.partition,
-            low=owner.low,
-            high=owner.high,
+            low=self._context.low,
+            high=self._context.high,
             tag=self.task.tag,
             slot=batch.slot,
             figures=self._figures().packed(),
             note=encode_note(self._note(states)),
-            uploads=owner.uploads.take(),
+            uploads=self._context.uploads.take(),
             **parts,
         )
 
@@ -189,35 +239,35 @@ class Attempt:
             rows_out=self._rows_out,
             event_time_max_ms=self._runner.event_time_max_ms,
             row_bytes_max=self._row_bytes_max,
-            state_size=self._owner.state_size,
-            log_read=self._owner.log_read,
+            state_size=self._context.state_size,
+            log_read=self._context.log_read,
             timings_ms=self.timings_ms,
         )
 
     def _note(self, states: tuple[StateSchema, ...]) -> WorkerNote:
         return WorkerNote(
             states=states,
-            restored=self._how,
-            executor=self._owner.executor,
+            restored=self._context.restored,
+            executor=self._context.executor,
             broadcast_digest=self._runner.broadcast_digest,
         )
 
     def _hand_over(self, parts: dict[str, Any]) -> None:
         """Let the segment go to a driver on this machine without a way through Spark."""
         segment: bytes = parts.get("inline", b"")
-        started_s = self._owner.clock.monotonic_s()
+        started_s = self._context.clock.monotonic_s()
         if hand_over(self.task.batch.operator.inbox, self.task.tag, segment):
             parts |= {"inline": b"", "handed_over_bytes": len(segment)}
             self._spent("hand_over", started_s)
 
     def _encode_non_keyed(self) -> None:
         """Let the function bring its state up to date, and encode what is not keyed; too much is the user's error."""
-        started_s = self._owner.clock.monotonic_s()
+        started_s = self._context.clock.monotonic_s()
         self._runner.snapshot(self.task.batch.slot, self.task.batch.time_ms)
         if self._runner.error is None:
             self._sections = self._runner.operator_states.sections()
             try:
-                self._image = self._owner.non_keyed.encoded(self._sections)
+                self._image = self._context.non_keyed.encoded(self._sections)
             except InvalidRequestError as error:
                 self._runner.fail(error, None)
         self._spent("checkpoint", started_s)
@@ -228,47 +278,45 @@ class Attempt:
             return {}
         if inline_bytes + len(self._image) <= self.task.batch.operator.inline_bytes_max:
             return {"image": self._image}
-        return {"image_uploaded": self._owner.non_keyed.upload(self._image, self.task, self._owner.uploader)}
+        return {"image_uploaded": self._context.non_keyed.upload(self._image, self.task, self._context.uploader)}
 
     def _segment_parts(self) -> SegmentParts:
         """Where the attempt's changes go."""
-        owner, batch = self._owner, self.task.batch
+        context, batch = self._context, self.task.batch
         header = SegmentHeader(
             job_id=batch.operator.job_id,
             operator=batch.operator.operator,
             partition=self.task.partition,
-            low=owner.low,
-            high=owner.high,
+            low=context.low,
+            high=context.high,
             seq=batch.slot,
             tag=self.task.tag,
             key_type=batch.operator.key_type,
         )
         limits = SegmentLimits(batch.operator.preemptive_persist_threshold_bytes, batch.operator.inline_bytes_max)
-        return SegmentParts(header, self._backend, limits, owner.change_sizes, owner.uploader)
+        return SegmentParts(header, self._backend, limits, context.change_sizes, context.uploader)
 
     def _snapshot(self) -> Tile:
-        """Changelog off: fold first, then write and upload the whole state (design 9)."""
+        """Changelog off: fold first, then write and upload the whole state."""
         batch = self.task.batch
         self.folded = True
-        owner, at = self._owner, Link(batch.slot, batch.commit_token)
-        owner.unconfirmed.set()
+        context, at = self._context, Link(batch.slot, batch.commit_token)
+        context.unconfirmed.set()
         self._backend.fold(at)
-        snapshot = CheckpointSnapshot(owner.uploader, owner.checksums)
-        files = snapshot.write(self._backend.store, owner.directory, self.task, owner.tile)
-        self._tile = Tile(operator=batch.operator.operator, low=owner.low, high=owner.high, at=at, files=files)
+        snapshot = CheckpointSnapshot(context.uploader, context.checksums)
+        files = snapshot.write(self._backend.store, context.directory, self.task, context.tile)
+        self._tile = Tile(operator=batch.operator.operator, low=context.low, high=context.high, at=at, files=files)
         return self._tile
 
     def _spent(self, what: str, started_s: float) -> None:
-        self.timings_ms[what] = self.timings_ms.get(what, 0.0) + (self._owner.clock.monotonic_s() - started_s) * 1000
+        self.timings_ms[what] = self.timings_ms.get(what, 0.0) + (self._context.clock.monotonic_s() - started_s) * 1000
 
 
 class VectorizedAttempt(Attempt):
-    """See the module and `Attempt`."""
+    """An attempt of a function that takes whole batches of columns."""
 
-    def __init__(
-        self, owner: OperatorState, task: TaskRequest, runner: VectorizedRunner, backend: KeyedStateBackend, how: str
-    ) -> None:
-        super().__init__(owner, task, runner, backend, how)
+    def __init__(self, context: AttemptContext, runner: VectorizedRunner) -> None:
+        super().__init__(context, runner)
         self._vectorized = runner
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -287,7 +335,7 @@ class VectorizedAttempt(Attempt):
         answers = self._vectorized.run_gathered(self.task.tag, is_end=is_end)
         end: Any = object()
         while True:
-            started_s = self._owner.clock.monotonic_s()
+            started_s = self._context.clock.monotonic_s()
             answer: Any = next(answers, end)
             self._spent("process", started_s)
             if answer is end:

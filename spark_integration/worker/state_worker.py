@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gc
 import logging
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from varvite.changelog.chain.tiles import key_range
@@ -23,10 +22,11 @@ from varvite.changelog.restore.local import CopyRange
 from varvite.changelog.restore.restore import ReachedBy
 from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.types.factory import parse_type_string
+from varvite.spark_integration.messages.protocol import JobLocation, StateSpec, agree
 from varvite.spark_integration.messages.requested_store import requested_store
 from varvite.spark_integration.messages.worker_figures import NOTHING_READ, UploadRecorder
 from varvite.spark_integration.transport.home import executor_key
-from varvite.spark_integration.worker.attempt import Attempt, VectorizedAttempt
+from varvite.spark_integration.worker.attempt import Attempt, AttemptContext, AttemptOutcome, VectorizedAttempt
 from varvite.spark_integration.worker.runners.broadcast import BroadcastRunner
 from varvite.spark_integration.worker.runners.operator import OperatorRunner
 from varvite.spark_integration.worker.runners.vectorized import VectorizedRunner
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
     from varvite.changelog.working_stores.contract import StoreSize, WorkingStore
     from varvite.spark_integration.messages.protocol import BatchRequest, OperatorRequest, TaskRequest
     from varvite.spark_integration.transport.home import WorkerHome
@@ -57,13 +56,6 @@ _log: Final = logging.getLogger(__name__)
 _GC_THRESHOLDS: Final = (200_000, 50, 1_000)
 _FULL_COLLECTION_BATCHES: Final = 64
 """Cyclic garbage of user code is collected completely once in so many batches."""
-_STORED_AS: Final = attrgetter("storage_url", "storage_options", "job", "job_id", "job_storage", "key_provider")
-"""What a request says of where its job's objects are, and how they are reached."""
-_MADE_FOR: Final = attrgetter(
-    "parallelism", "max_parallelism", "key_type", "changelog", "backend", "backend_options", "local_recovery",
-    "generic_types",
-)  # fmt: skip
-"""What else an operator's state is made for."""
 
 
 class StateWorker:
@@ -130,7 +122,7 @@ class StateWorker:
             self._upload_resources = None
 
     def _open_job_store(self, request: OperatorRequest) -> ObjectStore:
-        if self._job_store is None or _STORED_AS(self._job_store[0]) != _STORED_AS(request):
+        if self._job_store is None or not agree(JobLocation, self._job_store[0], request):
             self._job_store = request, requested_store(request)
         return self._job_store[1]
 
@@ -152,22 +144,22 @@ class OperatorState:
         """`upload_resources` is what it shares with other operators, if there are any."""
         self.request = request
         self.partition = partition
-        self.clock = clock
-        self.executor = executor_key(home.path)
-        self.job_store = store
+        self._clock = clock
+        self._executor = executor_key(home.path)
+        self._store_of_job = store
         self.low, self.high = key_range(partition, request.parallelism, request.max_parallelism)
         self.function_hash = ""
         self.non_keyed = NonKeyedState(request, partition, store)
         self.tile: Tile | None = None
         """Changelog off: the tile of the confirmed state."""
-        self.checksums = FileChecksums()
-        self.change_sizes = ChangeSizes()
+        self._checksums = FileChecksums()
+        self._change_sizes = ChangeSizes()
         """What the attempts so far taught of the sizes of changes."""
-        self.uploads = UploadRecorder()
+        self._uploads = UploadRecorder()
         """Counts the uploads until a summary takes them along."""
-        self.log_read = NOTHING_READ
+        self._log_read = NOTHING_READ
         """What the pending attempt's base needed of the log."""
-        self.state_size: StoreSize | None = None
+        self._state_size: StoreSize | None = None
         """About the confirmed state, as of the end of the attempt before."""
         self._function = b""
         self._runner: OperatorRunner | None = None
@@ -183,8 +175,7 @@ class OperatorState:
 
     def serves(self, request: OperatorRequest) -> bool:
         """Whether this state can go on under that request; the function may differ, what it was opened with may not."""
-        mine = self.request
-        return (_STORED_AS(mine), _MADE_FOR(mine)) == (_STORED_AS(request), _MADE_FOR(request))
+        return agree(StateSpec, self.request, request)
 
     def kept_function(self, function_hash: str) -> Callable[[], bytes] | None:
         """The function for the state that takes this one's place, for `has_function` has promised it; None: another."""
@@ -195,7 +186,7 @@ class OperatorState:
         """See `StateWorker.begin`."""
         self.request = task.batch.operator
         self._restorer.follow(self.request)
-        started_s = self.clock.monotonic_s()
+        started_s = self._clock.monotonic_s()
         try:
             how = self._reach_base(task)
             self._reach_non_keyed(task.batch)
@@ -209,11 +200,12 @@ class OperatorState:
         backend.begin_batch(BatchTime(task.batch.time_ms, task.batch.watermark_ms))
         runner = self._open_runner(None if task.batch.base == ORIGIN else task.batch.base.seq)
         runner.start(task.batch.time_ms, task.batch.watermark_ms, task.batch.late_watermark_ms)
+        context = self._context(task, backend, how)
         if isinstance(runner, VectorizedRunner):
-            attempt = VectorizedAttempt(self, task, runner, backend, how)
+            attempt = VectorizedAttempt(context, runner)
         else:
-            attempt = Attempt(self, task, runner, backend, how)
-        attempt.timings_ms["restore"] = (self.clock.monotonic_s() - started_s) * 1000
+            attempt = Attempt(context, runner)
+        attempt.timings_ms["restore"] = (self._clock.monotonic_s() - started_s) * 1000
         self._pending = attempt
         return attempt
 
@@ -233,25 +225,15 @@ class OperatorState:
         if self._backend is not None and (pending is None or pending.finished):
             self._backend.clean_up()  # first, because it would undo what is prepared
             self._backend.work_ahead()
-            self.state_size = self._backend.store.size_estimate()
+            self._state_size = self._backend.store.size_estimate()
             if pending is not None and not pending.folded:
                 self._backend.prepare(pending.task.batch.slot)
         self._restorer.keep_up(self._store)
 
-    @property
-    def unconfirmed(self) -> UnconfirmedMark:
-        """Changelog off: set while the local files hold an attempt that is not confirmed."""
-        return self._restorer.unconfirmed
-
-    def uploader(self) -> Uploader:
+    def _uploader(self) -> Uploader:
         """An uploader within the job's limits. Attempts that hang are of the process, however many batches fail."""
         self._upload_resources.resize(self.request.upload)
-        return Uploader(self.job_store, self.clock, self.request.upload, self.uploads, self._upload_resources)
-
-    def aborted(self, attempt: Attempt) -> None:
-        """The attempt will never be confirmed."""
-        if self._pending is attempt:
-            self._drop_pending()
+        return Uploader(self._store_of_job, self._clock, self.request.upload, self._uploads, self._upload_resources)
 
     def close(self) -> None:
         """Close the function and the store; local files stay for local recovery."""
@@ -260,17 +242,44 @@ class OperatorState:
         self._close_store()
         self._restorer.close()
 
+    def _context(self, task: TaskRequest, backend: KeyedStateBackend, restored: str) -> AttemptContext:
+        return AttemptContext(
+            task=task,
+            low=self.low,
+            high=self.high,
+            backend=backend,
+            non_keyed=self.non_keyed,
+            tile=self.tile,
+            directory=self.directory,
+            unconfirmed=self._restorer.unconfirmed,
+            checksums=self._checksums,
+            change_sizes=self._change_sizes,
+            uploader=self._uploader,
+            uploads=self._uploads,
+            clock=self._clock,
+            executor=self._executor,
+            restored=restored,
+            log_read=self._log_read,
+            state_size=self._state_size,
+            on_abort=self._drop_attempt,
+        )
+
+    def _drop_attempt(self, attempt: Attempt) -> None:
+        """Drop an attempt that will never be confirmed."""
+        if self._pending is attempt:
+            self._drop_pending()
+
     def _local_place(self) -> LocalPlace | None:
         request = self.request
         if request.local_recovery is None:
             return None
         key = CopyRange(request.job_id, request.operator, self.low, self.high)
-        return LocalPlace(request.local_recovery, key, self.partition, self.clock)
+        return LocalPlace(request.local_recovery, key, self.partition, self._clock)
 
     def _reach_base(self, task: TaskRequest) -> ReachedBy:
         """Bring the store to the base; answers how."""
         base = task.batch.base
-        self.log_read = NOTHING_READ
+        self._log_read = NOTHING_READ
         if self._pending is not None:
             confirmed = task.batch.confirmed  # of fewer partitions if the base had another parallelism
             if self._fold_winner(base, confirmed[self.partition] if self.partition < len(confirmed) else ""):
@@ -280,7 +289,7 @@ class OperatorState:
             return ReachedBy.CURRENT
         reached = self._restorer.reach(base, self._store)
         self._drop_runner()
-        self._store, self.tile, self.log_read = reached.store, reached.tile, reached.log_read
+        self._store, self.tile, self._log_read = reached.store, reached.tile, reached.log_read
         return reached.how
 
     def _fold_winner(self, base: Link, tag: str) -> bool:
@@ -288,9 +297,22 @@ class OperatorState:
         pending = self._pending
         if pending is None or not self._has_won(pending, base, tag):
             return False
-        pending.confirm(base)
+        if pending.outcome is not None:
+            self._apply(pending.outcome, base)
         self._pending = None
         return True
+
+    def _apply(self, outcome: AttemptOutcome, at: Link) -> None:
+        """Make the changes of the attempt that has won the confirmed state, at version `at`."""
+        self._change_sizes = outcome.change_sizes
+        if outcome.tile is not None:
+            self.tile = outcome.tile
+            self._restorer.unconfirmed.clear()
+        elif self._backend is not None:
+            self._backend.fold(at)
+        else:
+            raise InvariantError("the changes of the attempt that won are gone", operator=self.request.operator)
+        self.non_keyed.confirm(outcome.sections, at)
 
     def _has_won(self, pending: Attempt, base: Link, tag: str) -> bool:
         return pending.finished and pending.task.batch.slot == base.seq and pending.task.tag == tag
@@ -327,6 +349,8 @@ class OperatorState:
         """Forget the pending attempt as a whole: its changes, and the fields its function instance kept (I4)."""
         pending, self._pending = self._pending, None
         self._drop_runner()
+        if pending is not None and pending.outcome is not None:
+            self._change_sizes = pending.outcome.change_sizes
         if pending is not None and pending.folded:
             self._drop_state()
 

@@ -59,7 +59,7 @@ def test_the_local_files_of_a_confirmed_attempt_are_used(tmp_path: Path) -> None
     job.lose_worker(0)
     attempt = job.begin(0)
     list(attempt.finish())
-    assert attempt._how == "current"
+    assert attempt._context.restored == "current"
     job.close()
 
 
