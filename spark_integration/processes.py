@@ -1,4 +1,4 @@
-"""What becomes of processes that user code forks from a state worker, with `multiprocessing` or `os.fork`.
+"""Rules for processes that user code forks from a state worker, with `multiprocessing` or `os.fork`.
 
 Such a process must not be a second state worker: what it inherits would outlive the worker in it. Its copy of a socket
 keeps a pump waiting that has lost its worker, its copy of the lock keeps the next worker from beginning, and its copy
@@ -40,7 +40,7 @@ def die_with_parent(parent: int) -> bool:
 
 
 def orphaned(parent: int) -> bool:
-    """Whether the process that forked this one has ended."""
+    """Has the process that forked this one ended?"""
     return os.getppid() != parent
 
 
@@ -72,7 +72,7 @@ class _Forks:
     worker: int = 0
     """Process id of the state worker; 0: this is none."""
     by_main_thread: bool = False
-    """Whether the worker's main thread forks now: the system takes the end of who has forked for the parent's."""
+    """The worker's main thread forks now: the system takes the end of the thread that has forked for the parent's."""
     is_fork: bool = False
 
 

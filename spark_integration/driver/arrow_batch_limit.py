@@ -24,7 +24,7 @@ SMALL_BATCH_BYTES: Final = 64 << 20
 
 
 def may_skip_measuring(row_bytes_max: int | None, rows_per_batch: int) -> bool:
-    """Whether full batches of such rows stay far below Arrow's limit.
+    """Do full batches of such rows stay far below Arrow's limit?
 
     Args:
         row_bytes_max: Largest mean size of the rows of an Arrow batch; None if none was seen.
@@ -34,7 +34,7 @@ def may_skip_measuring(row_bytes_max: int | None, rows_per_batch: int) -> bool:
 
 
 class ArrowBatchLimit:
-    """Sets `MAX_BYTES` of the stream's session before each batch; leaves it alone if the user has set it."""
+    """Sets `MAX_BYTES` of the stream's session after each batch; leaves it alone if the user has set it."""
 
     def __init__(self, session: SparkSession) -> None:
         self._conf = session.conf
@@ -44,10 +44,10 @@ class ArrowBatchLimit:
         self._skips = False
 
     def after(self, summaries: Iterable[OperatorSummaries]) -> None:
-        """What the batch that has just ended says about the next."""
+        """Set the limit of the next batch by the rows of the one that has just ended."""
         if not self._is_mine:
             return
-        sizes = [size for size in (own.largest("row_bytes_max") for own in summaries) if size is not None]
+        sizes = [size for size in (operator.largest("row_bytes_max") for operator in summaries) if size is not None]
         skip = may_skip_measuring(max(sizes), self._rows_per_batch) if sizes else self._skips
         if skip != self._skips:
             self._conf.set(MAX_BYTES, UNMEASURED if skip else self._measured)

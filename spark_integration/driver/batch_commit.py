@@ -1,4 +1,4 @@
-"""From a batch's requests to its commit, without Spark; serves the coordinator and the operator harness.
+"""Makes the requests of a batch and its commit, without Spark; serves the coordinator and the operator harness.
 
 Invariants: I2 (what is committed is the summaries, one per partition; their tags are the winners), I3 (every attempt of
 a batch has the same base), I10 (the work is in proportion to the partitions of the batch, not to those of the log).

@@ -1,4 +1,4 @@
-"""One attempt of a micro-batch in Spark: key, shuffle, pump, cache, collect the summaries (design 4).
+"""Executes one operator on a batch in Spark: key, shuffle, pump, cache, collect the summaries.
 
 Invariants: I2 (exactly one summary per partition; output rows are filtered by the winners' row tags, and a row of any
 other attempt fails the query), I3 (an attempt that fails is thrown away as a whole).
@@ -49,9 +49,10 @@ if TYPE_CHECKING:
 MULTI_EXECUTOR_LEVEL: Final = StorageLevel.MEMORY_AND_DISK_2
 LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
 LOST_BLOCK: Final = "varvite: a cached output block was lost"
-"""What Spark says of the job that has read a row of an attempt that is not the winner."""
+"""Spark's message of a job that has read a row of an attempt that is not the winner."""
 LIST_LENGTH_MIN: Final = 16
-"""Of numbers that differ from batch to batch, above `spark.sql.optimizer.inSetConversionThreshold` (10)."""
+"""IN lists are padded to this length. Above `spark.sql.optimizer.inSetConversionThreshold` (10) they are data; below it
+they are generated code, which is compiled anew for each batch."""
 
 
 class BatchRedoError(DidNotHappenError):
@@ -60,7 +61,7 @@ class BatchRedoError(DidNotHappenError):
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
-    """What one operator's tasks answered: one summary per partition, in order, and the cached answer."""
+    """The answer of one operator's tasks: one summary per partition, in order, and the cached rows."""
 
     summaries: OperatorSummaries
     answer: DataFrame
@@ -74,7 +75,7 @@ def keyed_input(
     anchor: Anchor | None = None,
     columns_read: Sequence[str] = ("*",),
 ) -> DataFrame:
-    """The rows with their key group, each in the shuffle partition that owns it; with an anchor, where that says.
+    """The rows with their key group, each in the shuffle partition that owns it; with an anchor, on its executors.
 
     Each step of a DataFrame costs an analysis of some milliseconds, so `columns_read` (expressions) are chosen here.
     """
@@ -126,7 +127,7 @@ class OperatorExecutor:
         Args:
             plan: The operator.
             rows: Its input.
-            request: What every task is told.
+            request: The request to every task.
             function: The user's function.
             executed: Collects (operator, partition, tag) of every execution, retries of cached blocks included.
 
@@ -239,7 +240,7 @@ def check_summaries(summaries: Sequence[Summary], request: BatchRequest) -> Oper
 
 
 def check_broadcast(summaries: OperatorSummaries, batch: int) -> None:
-    """Whether all partitions have read the same broadcast rows in the same order. Raises `BatchRedoError` if not."""
+    """Raise `BatchRedoError` unless all partitions have read the same broadcast rows in the same order."""
     if len({note.broadcast_digest for note in summaries.notes}) > 1:
         raise BatchRedoError(
             "partitions have read different broadcast rows, because Spark has executed a part of the input again; the "
@@ -255,7 +256,7 @@ def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[Operator
     A lost cached block makes Spark execute a partition again without saying so; its rows may differ.
     """
     # A tag is of one attempt of one partition, so tags alone say it when all is well, as nearly always.
-    summaries = list(chain.from_iterable(own.summaries for own in winners))
+    summaries = list(chain.from_iterable(operator.summaries for operator in winners))
     if {s.tag for s in summaries}.issuperset([tag for _, _, tag in executed]):
         return
     tags = {(s.operator, s.partition): s.tag for s in summaries}
@@ -278,7 +279,7 @@ def winner_rows(result: OperatorResult, output: StructType) -> DataFrame:
 def chained_rows(result: OperatorResult) -> DataFrame:
     """The output rows as input of the next operator, which fails if it reads a block of another attempt (I2).
 
-    The sink may be who finds that, after the commit, if the next operator's own output was lost as well.
+    If the output of the next operator was lost as well, the sink may be the first to fail, after the commit.
     """
     lost = f"{LOST_BLOCK}; the batch is executed again, or redone by a restart of the query if it is committed already"
     return _tagged_rows(result, lost).drop(TAG_COLUMN, SUMMARY_COLUMN)
@@ -291,7 +292,7 @@ def _tagged_rows(result: OperatorResult, lost: str) -> DataFrame:
 def winner_condition(summaries: OperatorSummaries, lost: str) -> str:
     """SQL that is true for output rows of these attempts, and fails with `lost` at any row of another attempt.
 
-    That the row of the summary has to have the tag, too, tells of an attempt that has no output rows.
+    The summary row is checked as well, so that an attempt without output rows is noticed.
     """
     # Spark puts a short list's numbers into the code that it generates, which it then compiles anew in each batch; a
     # long list becomes a set beside the code. No tag is negative.

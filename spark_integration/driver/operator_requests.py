@@ -1,4 +1,4 @@
-"""What the driver tells tasks about an operator, and what it writes into the chain about it; pure."""
+"""The descriptions of an operator in requests to tasks and in entries of the chain; pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def operator_request(
     plan: JobPlan, operator: OperatorPlan, function_hash: str, record: JobRecord, inbox: str = ""
 ) -> OperatorRequest:
-    """The part of a request that stays the same from batch to batch; `inbox` is the path of the driver's, if any."""
+    """The part of a request that stays the same from batch to batch; `inbox`: path of the driver's inbox, if any."""
     config = plan.config
     tasks = sum(o.parallelism or plan.parallelism for o in plan.operators)
     return OperatorRequest(
@@ -59,12 +59,12 @@ def operator_request(
 
 def with_states(request: OperatorRequest, base: Commit | None) -> OperatorRequest:
     """The request of a run that begins at this commit."""
-    found = next((o.states for o in base.operators if o.uid == request.operator), ()) if base else ()
-    return msgspec.structs.replace(request, states=found)
+    states = next((o.states for o in base.operators if o.uid == request.operator), ()) if base else ()
+    return msgspec.structs.replace(request, states=states)
 
 
 def operator_layout(request: OperatorRequest, summaries: OperatorSummaries) -> OperatorLayout:
-    """How the operator's state is laid out after the batch.
+    """The layout of the operator's state after the batch.
 
     Raises `IncompatibleError` if the partitions do not agree about a state's schema.
     """

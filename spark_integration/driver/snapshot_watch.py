@@ -1,8 +1,8 @@
 """Looks for published snapshots in the background, so that the driver adopts them without listing when it commits.
 
-In the same thread it is looked for what standbys have, where that is wanted.
+The same thread reads the reports of standbys, where partitions are placed.
 
-Invariants: I7 (only what `decide_adoption` allows is adopted; what is found late is adopted by a later commit).
+Invariants: I7 (only what `decide_adoption` allows is adopted; one that is seen late is adopted by a later commit).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BaseSize(NamedTuple):
 
     full_bytes: int
     inc_bytes: int
-    """What was uploaded for it; the rest was there already."""
+    """Bytes that were uploaded for it; the rest was there already."""
 
 
 class SnapshotWatch:
@@ -46,7 +46,7 @@ class SnapshotWatch:
         self._job_id = job_id
         self._poll_s = poll_s
         self._lock = threading.Lock()
-        self._found: tuple[SnapshotDescriptor, ...] = ()
+        self._candidates: tuple[SnapshotDescriptor, ...] = ()
         self._tile_files: dict[TileSnapshot, frozenset[str]] = {}
         self._base_sizes: dict[TileSnapshot, BaseSize] = {}
         self._view: LineView | None = None
@@ -56,20 +56,20 @@ class SnapshotWatch:
         self._thread = threading.Thread(target=self._run, name="varvite-snapshot-watch", daemon=True)
 
     def start(self, view: LineView, floors: tuple[SnapshotFloor, ...], standbys: StandbyWatch | None = None) -> None:
-        """Begin to look, from this state on; what standbys have, if that is wanted, is known when it returns."""
+        """Begin to look, from this state on; reads the reports of standbys once, if given, before it returns."""
         self._view, self._floors, self._standbys = view, floors, standbys
         if standbys is not None:
             standbys.look()
         self._thread.start()
 
     def adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
-        """What the next commit adopts of what was found until now."""
+        """The snapshots that the next commit adopts, of those that the last look has seen."""
         with self._lock:
             self._view, self._floors = view, floors
-            found, tile_files = self._found, self._tile_files
-        if not found:
+            candidates, tile_files = self._candidates, self._tile_files
+        if not candidates:
             return NOTHING_ADOPTED
-        return decide_adoption(view, floors, found, tile_files, self._job_id)
+        return decide_adoption(view, floors, candidates, tile_files, self._job_id)
 
     @property
     def base_sizes(self) -> Mapping[TileSnapshot, BaseSize]:
@@ -96,14 +96,14 @@ class SnapshotWatch:
             return
         try:
             bases = self._reader.tile_snapshots(view)
-            found = self._reader.candidates(floors)
+            candidates = self._reader.candidates(floors)
         except VarviteError as error:
             _log.warning("looking for snapshots failed, the log stays longer: %s", error)
             return
         with self._lock:
-            self._found = found
-            self._tile_files = {name: frozenset(file.name for file in one.files) for name, one in bases.items()}
-            self._base_sizes = {name: base_size(one) for name, one in bases.items()}
+            self._candidates = candidates
+            self._tile_files = {name: frozenset(file.name for file in base.files) for name, base in bases.items()}
+            self._base_sizes = {name: base_size(base) for name, base in bases.items()}
 
 
 def base_size(d: SnapshotDescriptor) -> BaseSize:

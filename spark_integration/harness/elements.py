@@ -1,4 +1,4 @@
-"""How elements get to the partitions of an operator under a harness, and what comes out of them.
+"""Brings elements to the partitions of an operator under a harness, and reads its output.
 
 The way in is a job's: the functions before the operator, the key, the key group, the partition. Only the hash differs
 from Spark's, so a key may be in another key group than in a job.
@@ -144,10 +144,10 @@ def _columns_of(kind: ElementType, elements: Any) -> list[Any]:
 
 
 def _times(timestamps: Sequence[int | None] | None, count: int) -> Any:
-    given = [None] * count if timestamps is None else list(timestamps)
-    if len(given) != count:
-        raise InvalidRequestError(f"there are {len(given)} event times for {count} elements")
-    return pa.array(given, pa.int64())
+    times = [None] * count if timestamps is None else list(timestamps)
+    if len(times) != count:
+        raise InvalidRequestError(f"there are {len(times)} event times for {count} elements")
+    return pa.array(times, pa.int64())
 
 
 class HarnessOutput:
@@ -165,8 +165,8 @@ class HarnessOutput:
         numbers = rows.column(OUTPUT_COLUMN)
         sides: dict[str, list[Any]] = {}
         for i, (tag, elements) in enumerate(self._sides.items()):
-            own = rows.filter(_compute.equal(numbers, i)).column(rows_column(i))
-            columns = pa.RecordBatch.from_struct_array(own)
+            side = rows.filter(_compute.equal(numbers, i)).column(rows_column(i))
+            columns = pa.RecordBatch.from_struct_array(side)
             sides[tag] = elements.reader(columns.schema).rows(columns)
         main = rows.filter(_compute.is_null(numbers))
         return self._elements.reader(main.schema).rows(main), sides

@@ -43,7 +43,7 @@ _METHODS = (
 
 
 class HarnessOptions(TypedDict, total=False):
-    """How the operator runs; each field is explained in `HarnessSettings`."""
+    """Options of a harness; each field is explained in `HarnessSettings`."""
 
     parallelism: int
     max_parallelism: int
@@ -182,10 +182,10 @@ class OperatorHarness:
         plan = harness_plan(start.program, start.settings)
         self._directory = tempfile.TemporaryDirectory(prefix="varvite-harness-")
         self.output: list[Any] = []
-        """What came out so far, in order; a list of your own: clear it as you like."""
+        """The output so far, in order; a list of your own: clear it as you like."""
         self._sides: defaultdict[str, list[Any]] = defaultdict(list)
         self._unconfirmed: defaultdict[str | None, int] = defaultdict(int)
-        """How many elements at the end of each output (None: the main one) are of the batch that is not confirmed."""
+        """Number of elements at the end of each output (None: the main one) that are not confirmed."""
         self._checkpoints = 0
         self._clock = HarnessClock(start.processing_time)
         try:
@@ -262,15 +262,15 @@ class OperatorHarness:
             InvalidRequestError: Time would go back, or as `process_element`.
         """
         self._move(processing_time, watermark)
-        given: Any = elements if isinstance(elements, (pa.RecordBatch, pa.Table)) else list(elements)
+        rows: Any = elements if isinstance(elements, (pa.RecordBatch, pa.Table)) else list(elements)
         self._begin()
-        if len(given):
-            self._process(input, given, timestamps)
+        if len(rows):
+            self._process(input, rows, timestamps)
         self._end()
         count = min(self._unconfirmed[None], len(self.output))
-        made = self.output[len(self.output) - count :]
+        output = self.output[len(self.output) - count :]
         self._confirm()
-        return made
+        return output
 
     def checkpoint(self) -> None:
         """End the batch, in which what is due fires, and confirm it. Without an open batch: an empty one."""
@@ -300,7 +300,7 @@ class OperatorHarness:
                 self._take(self._job.process(partition, batch))
 
     def _begin(self) -> None:
-        """There is an open batch; one that has ended is confirmed."""
+        """Open a batch, unless one is; one that has ended is confirmed."""
         if self._job.is_pending:
             self._confirm()
         if not self._job.is_open:
@@ -402,11 +402,11 @@ class OperatorHarness:
     # --- what there is -----------------------------------------------------------------------------------------------
 
     def extract_output_values(self) -> list[Any]:
-        """What came out so far, as a new list. What a batch that is not confirmed has yielded is there already."""
+        """The output so far, as a new list. The output of a batch that is not confirmed is in it already."""
         return list(self.output)
 
     def get_side_output(self, output_tag: OutputTag) -> list[Any]:
-        """What came out at a side output so far.
+        """The elements of a side output so far.
 
         Raises:
             InvalidRequestError: Nobody reads it: name it in `side_outputs`.
@@ -416,7 +416,7 @@ class OperatorHarness:
         return list(self._sides[output_tag.tag_id])
 
     def state(self, name: str, key: Any) -> Any:
-        """What a state holds for a key, changes of the open batch included; None if nothing.
+        """The content of a state for a key, changes of the open batch included; None if there is none.
 
         A value, a list, or a dict; of a reducing or aggregating state the accumulator. What has expired is not there.
 
@@ -443,21 +443,21 @@ class OperatorHarness:
         return [key for view in self._views() for key in view.keys(name)]
 
     def num_keyed_state_entries(self, name: str | None = None) -> int:
-        """For how many keys a state, or all states together, hold something; as Flink's."""
+        """Number of keys for which a state, or all states together, hold something; as Flink's."""
         views = self._views()
-        names = {name} if name is not None else {known for view in views for known in view.names}
-        return sum(1 for view in views for known in names for _ in view.keys(known))
+        names = {name} if name is not None else {state for view in views for state in view.names}
+        return sum(1 for view in views for state in names for _ in view.keys(state))
 
     def timers(self) -> list[ViewedTimer]:
         """Every timer that is set, by time."""
         return sorted((timer for view in self._views() for timer in view.timers()), key=lambda timer: timer.time_ms)
 
     def num_event_time_timers(self) -> int:
-        """How many event-time timers are set, windows' own included."""
+        """Number of event-time timers that are set, windows' own included."""
         return sum(timer.domain is TimeDomain.EVENT_TIME for timer in self.timers())
 
     def num_processing_time_timers(self) -> int:
-        """How many processing-time timers are set, windows' own included."""
+        """Number of processing-time timers that are set, windows' own included."""
         return sum(timer.domain is TimeDomain.PROCESSING_TIME for timer in self.timers())
 
     def _views(self) -> list[StateView]:
@@ -472,7 +472,7 @@ class OperatorHarness:
         self._job.materialize()
 
     def snapshot(self) -> OperatorSnapshot:
-        """Make a checkpoint, and give what `restore` goes on from."""
+        """Make a checkpoint, and return what `restore` goes on from."""
         self.checkpoint()
         return OperatorSnapshot(
             self._program, self._settings, self._job.objects(), self._job.next_batch, self._clock.time_ms

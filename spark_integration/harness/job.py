@@ -246,14 +246,14 @@ class HarnessJob:
                 stop=StopSignal(),
             )
             service = MaterializerService(self._root, context)
-            done = service.run_once()
+            succeeded = service.run_once()
             service.close()
-        if not done:
+        if not succeeded:
             raise MayHaveHappenedError(f"materializing failed: {'; '.join(failures.errors)}")
         self._materialized = self._materialized or SnapshotReader(self._store, self._run.record.job_id)
 
     def objects(self) -> dict[str, bytes]:
-        """What the storage holds: name → bytes."""
+        """The objects of the storage: name → bytes."""
         return {meta.name: self._root.get(meta.name) for meta in self._root.list("")}
 
     def close(self) -> None:
@@ -272,8 +272,8 @@ class HarnessJob:
     def _check(self, partition: int, error: UserError | None) -> None:
         if error is not None:
             raised = UserErrorRaised(error, self.request.operator, partition)
-            found = user_function_error(raised, JOB, self.next_batch)
-            raise found from found.__cause__
+            user_error = user_function_error(raised, JOB, self.next_batch)
+            raise user_error from user_error.__cause__
 
     def _adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
         reader = self._materialized

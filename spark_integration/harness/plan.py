@@ -1,4 +1,4 @@
-"""What an operator harness runs: a program of one stateful operator, planned as a job without Spark.
+"""The plan of an operator harness: a program of one stateful operator, planned as a job without Spark.
 
 The program is a function from streams to a stream, so that a test says what the job says. The job's own planner plans
 it; only what Spark would do is left out: reading sources, and combining rows before the shuffle.
@@ -36,22 +36,22 @@ JOB: Final = "harness"
 
 @dataclass(frozen=True, kw_only=True)
 class HarnessSettings:
-    """How the operator runs."""
+    """Settings of a harness."""
 
     parallelism: int = 1
     """Partitions."""
     max_parallelism: int = 128
     """Key groups; what is restored keeps its number."""
     backend: StateBackend = field(default_factory=HashMapStateBackend)
-    """Where working state is kept."""
+    """State backend of the working state."""
     changelog: bool = True
-    """Whether a checkpoint writes the changes, or a snapshot of all state."""
+    """A checkpoint writes the changes; else a snapshot of all state."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Other options of the job, as `StreamExecutionEnvironment.configure` takes them."""
     materialize_every: int | None = None
     """The changelog is materialized after every so many checkpoints; None: only by `materialize`."""
     processing_time: int = 0
-    """Where processing time begins, milliseconds since 1970; what is restored goes on at its own."""
+    """Processing time of the start, milliseconds since 1970; what is restored goes on at its own."""
     side_outputs: tuple[OutputTag, ...] = ()
     """Side outputs that are read; others are dropped, as in a job that does not read them."""
 
@@ -63,12 +63,12 @@ class HarnessSettings:
 
 @dataclass(frozen=True, slots=True)
 class HarnessProgram:
-    """What is run."""
+    """The program that is run."""
 
     build: Callable[..., DataStream]
-    """From one stream for each input to the stream that comes out."""
+    """Function of one stream for each input; returns the output stream."""
     inputs: tuple[ElementType, ...]
-    """What goes in."""
+    """Types of the input's elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class HarnessPlan:
     takes_timestamps: bool
     """Event times are given with the elements; else the program says where they are."""
     elements: ElementType
-    """What comes out."""
+    """Type of the output's elements."""
     sides: Mapping[str, ElementType]
-    """Id of each side output that is read, in the order of their numbers → what comes out there."""
+    """Id of each side output that is read, in the order of their numbers → type of its elements."""
 
 
 def harness_program(build: Callable[..., DataStream], input_types: tuple[Any, ...]) -> HarnessProgram:
@@ -92,7 +92,7 @@ def harness_program(build: Callable[..., DataStream], input_types: tuple[Any, ..
             f"a harness takes a function from a stream to what is made of it, not {build!r}: OperatorHarness(lambda "
             "stream: stream.key_by('k').process(...)), or OperatorHarness.of_function(MyFunction(), ...)"
         )
-    return HarnessProgram(build, tuple(elements_of(given) for given in input_types or (None,)))
+    return HarnessProgram(build, tuple(elements_of(kind) for kind in input_types or (None,)))
 
 
 def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessPlan:
@@ -107,10 +107,10 @@ def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessP
     environment.set_state_backend(settings.backend).enable_changelog_state_backend(settings.changelog)
     environment.set_parallelism(settings.parallelism).set_max_parallelism(settings.max_parallelism)
     sources = [DataFrameSource(elements=e, dataframe=without_spark, event_time=None) for e in program.inputs]
-    made = program.build(*[DataStream(environment, source) for source in sources])
-    if not isinstance(made, DataStream):
-        raise InvalidRequestError(f"the program must return a stream, not a {type(made).__name__}")
-    end = made.transformation
+    stream = program.build(*[DataStream(environment, source) for source in sources])
+    if not isinstance(stream, DataStream):
+        raise InvalidRequestError(f"the program must return a stream, not a {type(stream).__name__}")
+    end = stream.transformation
     operator_node = DataStream(environment, _operator(end))
     sides = [operator_node.get_side_output(tag) for tag in settings.side_outputs]
     graph = plan_graph(end, environment.graph_settings, [side.transformation for side in sides])
@@ -146,12 +146,12 @@ def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessP
 
 def _operator(end: Transformation) -> KeyedTransformation:
     """The one stateful operator. Raises `InvalidRequestError`."""
-    found = [node for node in end.lineage() if isinstance(node, KeyedTransformation)]
-    if len(found) != 1:
+    nodes = [node for node in end.lineage() if isinstance(node, KeyedTransformation)]
+    if len(nodes) != 1:
         raise InvalidRequestError(
-            f"a harness runs one stateful operator, and the program has {len(found)}: give each a harness of its own"
+            f"a harness runs one stateful operator, and the program has {len(nodes)}: give each a harness of its own"
         )
-    return found[0]
+    return nodes[0]
 
 
 def _with_times(preparation: Preparation | BranchedPreparation | None) -> Any:

@@ -26,7 +26,7 @@ _NUMBERS: Final = np.dtype([*((name, "<i8") for name in COUNTS), *((phase, "<f8"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorSummaries:
-    """See the module; one element per partition in each column, which must not be changed."""
+    """The summaries of one operator; one element per partition in each column, which must not be changed."""
 
     operator: str
     summaries: tuple[Summary, ...]
@@ -53,20 +53,20 @@ class OperatorSummaries:
 
     def largest(self, count: str) -> int | None:
         """The largest of one of `COUNTS`; None if no partition knows it."""
-        known = self._known(count)
-        return int(known.max()) if len(known) else None
+        numbers = self._known(count)
+        return int(numbers.max()) if len(numbers) else None
 
     def total_if_known(self, count: str) -> int | None:
         """The sum of one of `COUNTS`; None if some partition does not know it, or there is none."""
-        known = self._known(count)
-        return int(known.sum()) if len(known) and len(known) == len(self.numbers) else None
+        numbers = self._known(count)
+        return int(numbers.sum()) if len(numbers) and len(numbers) == len(self.numbers) else None
 
     def mutations(self) -> int:
         """Changes of keyed state."""
         return sum([summary.mutations for summary in self.summaries])
 
     def log_read(self) -> LogRead:
-        """What all workers read of the log to come to the base."""
+        """The log that all workers together read to come to the base."""
         return LogRead(self.total("log_segments"), self.total("log_bytes"))
 
     def total_ms(self) -> dict[str, float]:
@@ -78,7 +78,7 @@ class OperatorSummaries:
         return {phase: float(spent_ms.max()) for phase, spent_ms in self._phases()}
 
     def restored(self) -> Counter[str]:
-        """How the workers came to the base → number of partitions."""
+        """Number of partitions by the worker's way to the base."""
         return self._counted("restored")
 
     def executors(self) -> Counter[str]:
@@ -92,9 +92,9 @@ class OperatorSummaries:
 
     def with_note(self, has: Iterable[bool]) -> list[int]:
         """The partitions' positions whose note, of `notes` in order, has something."""
-        wanted = np.fromiter(has, bool, len(self.notes))
-        found: list[int] = np.flatnonzero(wanted[self.note_codes]).tolist() if len(wanted) else []
-        return found
+        is_selected = np.fromiter(has, bool, len(self.notes))
+        positions: list[int] = np.flatnonzero(is_selected[self.note_codes]).tolist() if len(is_selected) else []
+        return positions
 
     def _known(self, count: str) -> Numbers:
         column: Numbers = self.numbers[count]
@@ -102,12 +102,12 @@ class OperatorSummaries:
 
     def _phases(self) -> list[tuple[str, Numbers]]:
         columns = [(phase, self.numbers[phase]) for phase in PHASES]
-        known = [(phase, column[~np.isnan(column)]) for phase, column in columns]
-        return [(phase, spent_ms) for phase, spent_ms in known if len(spent_ms)]
+        present = [(phase, column[~np.isnan(column)]) for phase, column in columns]
+        return [(phase, spent_ms) for phase, spent_ms in present if len(spent_ms)]
 
-    def _counted(self, what: str) -> Counter[str]:
-        found: Counter[str] = Counter()
+    def _counted(self, field: str) -> Counter[str]:
+        partitions: Counter[str] = Counter()
         counts: list[int] = np.bincount(self.note_codes, minlength=len(self.notes)).tolist()
         for note, count in zip(self.notes, counts, strict=True):
-            found[getattr(note, what)] += count
-        return found
+            partitions[getattr(note, field)] += count
+        return partitions

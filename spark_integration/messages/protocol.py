@@ -1,4 +1,4 @@
-"""What the driver, the pump and the state worker say to each other in one micro-batch (design 4 and 5).
+"""The messages of driver, pump and state worker in one micro-batch.
 
 Driver → pump: a `BatchRequest` in the task's closure. Pump → state worker, over a Unix socket: a `TaskRequest`, then
 the function's bytes if the worker asks for them, then the input as an Arrow IPC stream. State worker → pump: a
@@ -36,7 +36,7 @@ KEY_GROUP_COLUMN: Final = "__varvite_key_group"
 PARTITION_COLUMN: Final = "__varvite_partition"
 """int32, input only: the row's partition; dropped before the pump where Spark allows it."""
 FAILURE_COLUMN: Final = "__varvite_failure"
-"""string, in the rows of a job without operators: null but in the row that tells what a user's function raised."""
+"""string, in the rows of a job without operators: null but in the row with the error of a user's function."""
 KEY_COLUMN: Final = "__varvite_key"
 """Any type, between a key function and the operator: the row's key."""
 EVENT_TIME_COLUMN: Final = "__varvite_event_time"
@@ -49,9 +49,9 @@ def row_tag(tag: str) -> int:
 
 
 def row_tags(tags: Sequence[str]) -> list[int]:
-    """Those of thousands of tags, all of 32 hex digits; together they take half the time."""
-    found: list[int] = (np.frombuffer(bytes.fromhex("".join(tags)), ">u8")[::2] >> 1).tolist()
-    return found
+    """The row tags of thousands of tags, all of 32 hex digits; together they take half the time."""
+    numbers: list[int] = (np.frombuffer(bytes.fromhex("".join(tags)), ">u8")[::2] >> 1).tolist()
+    return numbers
 
 
 class JobLocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class StateSpec(JobLocation, frozen=True, kw_only=True):
     """hashmap or rocksdb, or `module:qualified.name` of a factory."""
     backend_options: BackendSettings
     local_recovery: LocalRecovery | None = None
-    """How state is kept on the host for the next process; None: it goes with the executor."""
+    """The settings by which state is kept on the host for the next process; None: it goes with the executor."""
     generic_types: bool = True
     """State may hold pickled objects; else a state of such a type is refused."""
 
@@ -179,7 +179,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
     needs_function: bool
     refused: str | None = None
-    """Why the request is not executed (a late request of an older run); the task then fails."""
+    """The reason why the request is not executed (a late request of an older run); the task then fails."""
 
 
 class UserError(msgspec.Struct, frozen=True, kw_only=True):

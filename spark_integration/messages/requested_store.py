@@ -1,4 +1,4 @@
-"""The job's storage as a request to a state worker says it."""
+"""Opens the job's storage as a request to a state worker describes it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def requested_store(request: OperatorRequest) -> ObjectStore:
 
 
 def has_run(task: TaskRequest, epoch: int, token: str) -> bool:
-    """Whether the chain of the request's storage has the fence of that run; True where that cannot be read.
+    """Does the chain of the request's storage have the fence of that run? True where that cannot be read.
 
     Fences stay (I7), so one that is not there was never there.
     """
     operator = task.batch.operator
     try:
-        found = ChainReader(requested_store(operator), operator.job_id).read_all([epoch])[0]
+        entry = ChainReader(requested_store(operator), operator.job_id).read_all([epoch])[0]
     except (VarviteError, OSError) as error:
-        _log.warning("whether a run of epoch %d took over cannot be read: %s", epoch, error)
+        _log.warning("the fence of epoch %d cannot be read: %s", epoch, error)
         return True
-    return found is not None and found.token == token
+    return entry is not None and entry.token == token

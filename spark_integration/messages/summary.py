@@ -1,4 +1,4 @@
-"""What a state worker tells the driver of an attempt that has ended, in one row of its answer.
+"""The summary of an attempt that has ended: one row of the state worker's answer to the driver.
 
 The driver decodes thousands of summaries per batch, so what each costs is the objects that it is made of. A summary has
 only what is committed of its partition as objects of its own. Numbers are in a record of fixed width
@@ -28,12 +28,12 @@ JOINED_MEAN_BYTES_MAX: Final = 4 << 10
 
 
 class WorkerNote(msgspec.Struct, frozen=True, array_like=True):
-    """What most partitions of an operator say alike."""
+    """The part of a summary that most partitions of an operator have in common."""
 
     states: tuple[StateSchema, ...] = ()
     """The operator's states."""
     restored: str = ""
-    """How the worker came to the base: confirmed, current, caught-up, restored; for statistics."""
+    """The worker's way to the base: confirmed, current, caught-up, restored; for statistics."""
     executor: str = ""
     """Tells the executor that ran it from all others (`placement.executor_key`)."""
     broadcast_digest: str = ""
@@ -41,7 +41,7 @@ class WorkerNote(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Summary(PartitionResult, frozen=True, kw_only=True, gc=False, array_like=True):
-    """What one attempt of one (operator, partition) did: what is committed of it, and what the driver needs besides.
+    """The result of one attempt of one (operator, partition): what is committed of it, and more for the driver.
 
     The commit takes the winners' summaries as they are; making thousands of other objects of them would take
     milliseconds.
@@ -57,7 +57,7 @@ class Summary(PartitionResult, frozen=True, kw_only=True, gc=False, array_like=T
     uploads: UploadFigures | None = None
     """The worker's uploads since its last summary, for metrics; None if there were none."""
     error: UserError | None = None
-    """What the user's function raised; nothing is committed then."""
+    """The error of the user's function; nothing is committed then."""
 
     def attempt_figures(self) -> AttemptFigures:
         """The numbers of this one summary."""
@@ -82,14 +82,14 @@ def encode_summary(summary: Summary) -> bytes:
 
 
 def decode_summary(data: bytes | memoryview) -> Summary:
-    """One of them again."""
+    """Decode one summary."""
     return _SUMMARY.decode(data)
 
 
 def decode_summaries(encoded: Sequence[bytes | memoryview]) -> list[Summary]:
-    """All of them; small ones at once, which takes less than a call for each."""
+    """Decode all of them; small ones at once, which takes less than a call for each."""
     if sum(map(len, encoded)) > JOINED_MEAN_BYTES_MAX * len(encoded):
-        return [_SUMMARY.decode(one) for one in encoded]
+        return [_SUMMARY.decode(summary) for summary in encoded]
     return _SUMMARIES.decode(b"".join((_ARRAY_32.pack(0xDD, len(encoded)), *encoded)))
 
 
@@ -99,5 +99,5 @@ def encode_note(note: WorkerNote) -> bytes:
 
 
 def decode_note(data: bytes) -> WorkerNote:
-    """The note again."""
+    """Decode a note."""
     return _NOTE.decode(data) if data else WorkerNote()

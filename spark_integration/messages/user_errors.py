@@ -21,7 +21,7 @@ from varvite.storage.errors import CONTEXT_FIELDS, IncompatibleError, UserFuncti
 
 
 def user_code_raises() -> tuple[type[BaseException], ...]:
-    """What ends the query as the user's error, asked by `except` while it is raised: all that a function may raise.
+    """Classes of exceptions that are the user's error, evaluated by `except` while one is raised.
 
     `sys.exit()` is neither our process's end nor tried again, and classes like that of a panic in a library in Rust, or
     of a timeout in gevent, are no `Exception`s. A `GeneratorExit` is what closes a generator of ours; and a
@@ -34,7 +34,7 @@ def user_code_raises() -> tuple[type[BaseException], ...]:
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says, whatever it is, as text that can be encoded."""
+    """The text of an exception, whatever it is, so that it can be encoded."""
     try:
         return _encodable(str(error))
     except Exception:  # noqa: BLE001  user code may raise anything
@@ -110,7 +110,7 @@ TRIED_AGAIN: Final = (
     "Spark tries the task again while it has attempts left (spark.task.maxFailures; local[N] makes just one); if it "
     "has none, start the query again"
 )
-"""What becomes of a task without its state worker, and what to do; nothing was changed."""
+"""Advice in an error of a task that has lost its state worker; nothing was changed."""
 _RAISED: Final = re.compile(
     rf"^(?:.*: )?varvite\.storage\.errors\.(\w+): (.*?)(?: \[((?:{'|'.join(CONTEXT_FIELDS)})=[^\]\n]*)\])?$",
     re.MULTILINE,
@@ -121,10 +121,10 @@ _NUMBERS: Final = frozenset({"partition", "batch", "epoch"})
 def task_error(failure: Exception) -> VarviteError | None:
     """The error that a task raised, with what it knew of its context; None if it was none of ours."""
     text = str(failure).partition(f"\n{WORKER_NOTE}\n")[0]
-    found = list(_RAISED.finditer(text))
-    if not found:
+    matches = list(_RAISED.finditer(text))
+    if not matches:
         return None
-    name, message, context = found[-1].groups()  # the last one of a chain of causes is what was raised
+    name, message, context = matches[-1].groups()  # the last one of a chain of causes is what was raised
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, VarviteError)):
         return None

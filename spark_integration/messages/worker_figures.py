@@ -1,4 +1,4 @@
-"""What a state worker measures of one attempt and sends along with its summary, so that nobody has to ask the workers.
+"""Measurements of one attempt that a state worker sends along with its summary, so that workers need no polling.
 
 Small and bounded (I10): numbers of the attempt in one width (`AttemptFigures`), which every summary has; and of uploads
 counts, and one sample each up to `SAMPLES_MAX` (`UploadFigures`), which an attempt that uploads nothing, the ordinary
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SAMPLES_MAX: Final = 256
-"""Uploads of one summary of which size, attempts and latency are told; further ones are only counted."""
+"""Uploads of one summary that have size, attempts and latency; further ones are only counted."""
 
 
 # `gc=False` as in `varvite.storage.format.records`: each of thousands of summaries has them.
@@ -37,7 +37,7 @@ class UploadFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
     in_flight_max_bytes: int
     """Most bytes of such uploads."""
     ended: tuple[UploadOutcome, ...] = ()
-    """How they ended; at most `SAMPLES_MAX`."""
+    """Their outcomes; at most `SAMPLES_MAX`."""
 
 
 class LogRead(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -49,7 +49,7 @@ class LogRead(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 NOTHING_READ: Final = LogRead(0, 0)
 PHASES: Final = ("restore", "process", "early_upload", "timers", "answer", "checkpoint", "hand_over")
-"""What an attempt spends its time with."""
+"""Phases of an attempt."""
 COUNTS: Final = (
     "rows_in", "rows_out", "event_time_max_ms", "row_bytes_max", "state_rows", "state_bytes", "log_segments",
     "log_bytes",
@@ -73,7 +73,7 @@ class AttemptFigures:
     state_size: StoreSize | None = None
     """About the state that the worker holds; None if its store cannot say cheaply."""
     log_read: LogRead = NOTHING_READ
-    """What it read of the log to come to the base."""
+    """The log that the worker read to come to the base."""
     timings_ms: Mapping[str, float] = field(default_factory=dict[str, float])
     """By phase (`PHASES`); one that there was not is missing."""
 
@@ -108,7 +108,7 @@ class AttemptFigures:
 
 
 class UploadRecorder:
-    """Hears of a worker's uploads, from any thread (`UploadObserver`), until somebody takes the figures."""
+    """Counts a worker's uploads, from any thread (`UploadObserver`), until the figures are taken."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -124,7 +124,6 @@ class UploadRecorder:
         self._ended: list[UploadOutcome] = []
 
     def queued(self, size_bytes: int) -> None:
-        """See `UploadObserver`."""
         with self._lock:
             self._requests += 1
             self._queue += 1
@@ -133,7 +132,6 @@ class UploadRecorder:
             self._in_flight_max_bytes = max(self._in_flight_max_bytes, self._in_flight_bytes)
 
     def ended(self, end: UploadOutcome) -> None:
-        """See `UploadObserver`."""
         with self._lock:
             self._queue -= 1
             self._in_flight_bytes -= end.size_bytes
@@ -142,7 +140,7 @@ class UploadRecorder:
                 self._ended.append(end)
 
     def take(self) -> UploadFigures | None:
-        """What was heard since the last call; None if there was nothing."""
+        """The figures since the last call; None if there was no upload."""
         with self._lock:
             if not (self._requests or self._ended or self._failures):
                 return None

@@ -1,6 +1,6 @@
-"""How a pump reaches the state worker of its partition: directly, or through the parent, which it may have to start.
+"""Connects a pump to the state worker of its partition: directly, or through the parent, which it may start.
 
-The start is free of races: whoever holds the lock looks again, binds the parent's socket itself and hands it over, so
+The start is free of races: the holder of the lock looks again, binds the parent's socket itself and hands it over, so
 that requests wait in the socket while the parent still imports.
 """
 
@@ -22,10 +22,10 @@ from varvite.spark_integration.transport.home import (
     exclusive,
     import_path,
     listen,
+    log_tail,
     worker_name,
     worker_socket,
 )
-from varvite.spark_integration.transport.probe import log_tail
 from varvite.spark_integration.transport.wire import Channel, Opening, ParentReport, PeerLostError, StartWorker
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import DidNotHappenError
@@ -49,7 +49,7 @@ _SECRETS: Final = "PYTHON_WORKER_FACTORY_"
 
 @dataclass(frozen=True)
 class WorkerLaunch:
-    """How workers are made."""
+    """The way to make workers."""
 
     factory: str = "varvite.spark_integration.worker.state_worker:StateWorker"
     """`module:qualified.name` of a `WorkerFactory`."""
@@ -74,7 +74,7 @@ class WorkerConnector:
         self._clock = clock or SystemClock()
 
     def open(self, opening: Opening) -> tuple[Channel, Ready]:
-        """Bring a request to its worker; gives the conversation after the worker's `Ready`.
+        """Bring a request to its worker; returns the connection after the worker's `Ready`.
 
         Raises:
             DidNotHappenError: no worker took the request; nothing was executed.

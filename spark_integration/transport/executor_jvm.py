@@ -1,4 +1,4 @@
-"""Finds the executor's JVM among the ancestors of a Python worker, and notices when it ends (design 5).
+"""Finds the executor's JVM among the ancestors of a Python worker, and notices when it ends.
 
 On Linux a pidfd tells the end at once and cannot be fooled by a reused process id; elsewhere the process is polled.
 """
@@ -88,7 +88,7 @@ class ProcessWatch:
         return cls(pid, None)
 
     def ended(self) -> bool:
-        """Whether the process has ended; does not wait."""
+        """Has the process ended? Does not wait."""
         if self.descriptor is not None:
             poller = select.poll()
             poller.register(self.descriptor, select.POLLIN)

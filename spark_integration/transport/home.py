@@ -1,4 +1,4 @@
-"""The directory of an executor's state workers: names in it, and thin I/O on its lock and sockets (design 5).
+"""The directory of an executor's state workers: names in it, and thin I/O on its lock and sockets.
 
 It lies in the executor's own block-manager directory, so it vanishes with it (I9). One directory, and so one parent
 process, serves one Python environment: workers of another interpreter or another varvite must not be shared.
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 
 WIRE_VERSION: Final = 3
-"""Version of what pump, parent and worker say to each other; part of the directory's name."""
+"""Version of the messages of pump, parent and worker; part of the directory's name."""
 PARENT_SOCKET: Final = "parent.sock"
+_TAIL_BYTES: Final = 2000
 SOCKET_BUFFER_BYTES: Final = 1 << 20
 """Asked for on both ends; the kernel grants at most net.core.wmem_max."""
 _BACKLOG: Final = 128
@@ -66,7 +67,7 @@ class WorkerHome:
 
     @property
     def log_path(self) -> Path:
-        """What the parent and the workers print and log."""
+        """Output and log of the parent and the workers."""
         return self.path / "workers.log"
 
     @property
@@ -79,7 +80,7 @@ class WorkerHome:
         return self.path / f"w-{worker}.lock"
 
     def state_directory(self, job_id: str, operator: str, low: int, high: int) -> Path:
-        """Where the working state of key groups `[low, high)` of an operator belongs; not created here."""
+        """Directory of the working state of key groups `[low, high)` of an operator; not created here."""
         return self.path / "state" / _segment(job_id) / _segment(operator) / f"{low:05d}-{high:05d}"
 
     def create(self) -> None:
@@ -124,6 +125,16 @@ def worker_name(job_id: str, partition: int) -> str:
 def worker_socket(worker: str) -> str:
     """Socket name of a state worker."""
     return f"w-{worker}.sock"
+
+
+def log_tail(home: WorkerHome, size_bytes: int = _TAIL_BYTES) -> str:
+    """The end of the log of the parent and its workers; "" if there is none."""
+    try:
+        with home.log_path.open("rb") as log:
+            log.seek(max(0, home.log_path.stat().st_size - size_bytes))
+            return log.read(size_bytes).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def listen(home: WorkerHome, name: str) -> socket.socket:
@@ -175,7 +186,7 @@ def socket_inode(home: WorkerHome, name: str) -> int | None:
 
 @contextmanager
 def exclusive(path: Path, *, wait: bool = True) -> Generator[bool]:
-    """Hold an flock on the file at `path`; gives False at once if it is taken and `wait` is off. Raises OSError."""
+    """Hold an flock on the file at `path`; yields False at once if it is taken and `wait` is off. Raises OSError."""
     while True:
         with FileIO(path, "w", opener=_lock_file) as file:
             keep_from_forks(file)
@@ -231,5 +242,5 @@ def _segment(text: str) -> str:
 
 
 def executor_key(home: Path) -> str:
-    """What tells the executor of a state workers' directory from all others: its block-manager directory's name."""
+    """Key of the executor of a state workers' directory: the name of its block-manager directory."""
     return home.parent.name

@@ -1,4 +1,4 @@
-"""The function given to `mapInArrow`: streams a partition's rows through its state worker (design 4, step 3).
+"""The function given to `mapInArrow`: streams a partition's rows through its state worker.
 
 The calling thread reads the answer and yields it, which is Spark's back-pressure; a second thread reads Spark's input
 and sends it. Each direction waits only for its own end, so the two cannot block each other. Reading Spark's input in
@@ -58,7 +58,7 @@ ExecutionNote = tuple[str, int, str]
 
 
 class ExecutionNotes(AccumulatorParam[list[ExecutionNote]]):
-    """Accumulates which attempts ran, so that the driver sees a silent second execution (design 4)."""
+    """Accumulates which attempts ran, so that the driver sees a silent second execution."""
 
     def zero(self, value: list[ExecutionNote]) -> list[ExecutionNote]:
         """Nothing ran yet, whatever the value was."""
@@ -123,7 +123,7 @@ def stream(
     batches: Iterable[pa.RecordBatch],
     note: Callable[[list[ExecutionNote]], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Execute one request with these input rows; gives the answer.
+    """Execute one request with these input rows; yields the answer.
 
     Raises:
         DidNotHappenError: the worker ended, or refused the request as late; the attempt has no effect.
@@ -169,7 +169,7 @@ class Feeder:
         self._task = task
         self._thread = threading.Thread(target=self._run, name="varvite-feeder", daemon=True)
         self.error: BaseException | None = None
-        """What the input raised; set before the worker learns that the input has ended."""
+        """The error of the input; set before the worker learns that the input has ended."""
 
     def start(self) -> None:
         """Begin to send."""
@@ -224,7 +224,7 @@ def own_rows(batch: pa.RecordBatch, task: TaskRequest) -> pa.RecordBatch:
 
 
 def failure_error(failure: WorkerFailure, task: TaskRequest) -> VarviteError:
-    """What the state worker raised, with its traceback as a note."""
+    """The error of the state worker, with its traceback as a note."""
     error: Any = None
     if failure.pickled is not None:
         try:

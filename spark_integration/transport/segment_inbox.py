@@ -1,4 +1,4 @@
-"""A shorter way for segments from state workers to a driver on the same machine: a Unix socket.
+"""Hands segments from state workers to a driver on the same machine over, through a Unix socket.
 
 A segment that travels inside the chain's entry comes to the driver with its attempt's summary, as a row of the cached
 answer: through Spark's Python worker, the JVM's block store, a task result and back into Python. Megabytes cost tens
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 HELD_BYTES_MAX: Final = 2 * GATHERED_BYTES_MAX
-"""What an inbox holds at most: the segments of one batch, twice because Spark may execute copies of tasks."""
+"""Limit of an inbox: the segments of one batch, twice because Spark may execute copies of tasks."""
 SEGMENT_BYTES_MIN: Final = 64 << 10
 """A smaller segment travels with its summary in no more time."""
-PATIENCE_S: Final = 10.0
-"""So long one side waits for the other."""
+TIMEOUT_S: Final = 10.0
+"""Timeout of one side that waits for the other."""
 _SOCKET: Final = "inbox"
 
 
@@ -126,7 +126,7 @@ class SegmentInbox:
 
     def _receive(self, connection: socket.socket) -> None:
         channel = Channel(connection)
-        channel.set_timeout(PATIENCE_S)
+        channel.set_timeout(TIMEOUT_S)
         try:
             handed = channel.receive_message(HandedSegment)
             channel.send_message(Taken(accepted=self._keep(handed)))
@@ -145,12 +145,12 @@ class SegmentInbox:
 
 
 def is_near(inbox: str) -> bool:
-    """Whether the driver whose inbox that is, "" for none, is on this machine."""
+    """Is the driver with this inbox, "" for none, on this machine?"""
     return bool(inbox) and (Path(inbox) / _SOCKET).exists()
 
 
 def hand_over(inbox: str, tag: str, segment: bytes) -> bool:
-    """Give an attempt's segment to the driver, if it is on this machine; whether it has it now.
+    """Give an attempt's segment to the driver, if it is on this machine; answers if the driver has it now.
 
     Args:
         inbox: `SegmentInbox.path`, "" if there is none.
@@ -167,7 +167,7 @@ def hand_over(inbox: str, tag: str, segment: bytes) -> bool:
     if connection is None:
         return False
     channel = Channel(connection)
-    channel.set_timeout(PATIENCE_S)
+    channel.set_timeout(TIMEOUT_S)
     try:
         channel.send_message(HandedSegment(tag=tag, segment=segment))
         return channel.receive_message(Taken).accepted

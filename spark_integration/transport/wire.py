@@ -1,4 +1,4 @@
-"""Frames and messages between pump, parent and state worker on one machine (design 4, step 3).
+"""Frames and messages between pump, parent and state worker on one machine.
 
 A frame is a kind (1 byte), a length (8 bytes, little endian) and the payload. The schema and batch frames of one
 direction, put together, are an Arrow IPC stream; framing lets an error take the place of the rest. A received batch
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class FrameKind(IntEnum):
-    """What a payload is."""
+    """Kind of a frame's payload."""
 
     MESSAGE = 1
     SCHEMA = 2
@@ -68,7 +68,7 @@ class WorkerProcess(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     pid: int
     forked: bool = False
-    """Whether this very request forked it."""
+    """This very request has forked it."""
 
 
 class ParentReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class ParentReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PumpEnvironment(msgspec.Struct, frozen=True, kw_only=True):
-    """What user code expects from the Python worker that it seems to run in."""
+    """The environment of Spark's Python worker, in which user code seems to run."""
 
     sys_path: tuple[str, ...]
     files_directory: str | None
@@ -123,7 +123,7 @@ class Channel:
         self._send(FrameKind.MESSAGE, encode_message(message))
 
     def send_failure(self, failure: WorkerFailure) -> None:
-        """End the conversation with an error. Raises PeerLostError."""
+        """End the connection with an error. Raises PeerLostError."""
         self._send(FrameKind.FAILURE, encode_message(failure))
 
     def send_batch(self, batch: pa.RecordBatch) -> None:

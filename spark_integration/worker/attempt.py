@@ -65,7 +65,7 @@ class AttemptContext:
     executor: str
     """Key of the executor, see `executor_key`."""
     restored: str
-    """How the state came to the base: confirmed, current, caught-up, restored."""
+    """The state's way to the base: confirmed, current, caught-up, restored."""
     log_read: LogRead
     """The log that was read for the base."""
     state_size: StoreSize | None
@@ -120,7 +120,7 @@ class Attempt:
 
     @property
     def error(self) -> UserError | None:
-        """What the user's function raised; the attempt does nothing more then."""
+        """The error of the user's function; the attempt does nothing more then."""
         return self._runner.error
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -151,7 +151,7 @@ class Attempt:
                 self._spent("early_upload", started_s)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What due timers yield, the rest of the output, then the summary."""
+        """Fire due timers; yields their output, the rest of the output, then the summary."""
         self._runner.end_rows()
         yield from self._fire()
         if self.task.batch.input_ends:
@@ -175,13 +175,13 @@ class Attempt:
         self._spent("timers", started_s)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """What the function has yielded so far, although it fills no answer batch."""
+        """Yield the output so far, although it fills no answer batch."""
         if self._out:
             rows, self._out = self._out, []
             yield from self._answer(rows)
 
     def abort(self) -> None:
-        """The task went away: nothing of this attempt will be confirmed."""
+        """Give the attempt up: nothing of it will be confirmed."""
         if self._parts is not None:
             self._parts.abandon()
         self._context.on_abort(self)
@@ -253,7 +253,7 @@ class Attempt:
         )
 
     def _hand_over(self, parts: dict[str, Any]) -> None:
-        """Let the segment go to a driver on this machine without a way through Spark."""
+        """Hand the segment to a driver on this machine, past Spark."""
         segment: bytes = parts.get("inline", b"")
         started_s = self._context.clock.monotonic_s()
         if hand_over(self.task.batch.operator.inbox, self.task.tag, segment):
@@ -281,7 +281,7 @@ class Attempt:
         return {"image_uploaded": self._context.non_keyed.upload(self._image, self.task, self._context.uploader)}
 
     def _segment_parts(self) -> SegmentParts:
-        """Where the attempt's changes go."""
+        """The segment that takes the attempt's changes."""
         context, batch = self._context, self.task.batch
         header = SegmentHeader(
             job_id=batch.operator.job_id,

@@ -1,4 +1,4 @@
-"""The state worker of one partition: brings its state to the base, executes batches, keeps them pending (design 5).
+"""The state worker of one partition: brings its state to the base, executes batches, keeps them pending.
 
 Invariants:
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 _GC_THRESHOLDS: Final = (200_000, 50, 1_000)
 _FULL_COLLECTION_BATCHES: Final = 64
-"""Cyclic garbage of user code is collected completely once in so many batches."""
+"""Batches between two complete collections of the cyclic garbage of user code."""
 
 
 class StateWorker:
@@ -67,7 +67,7 @@ class StateWorker:
         self._clock = clock or SystemClock()
         self._operators: dict[str, OperatorState] = {}
         self._job_store: tuple[OperatorRequest, ObjectStore] | None = None
-        """Of all operators; a query that was started again may say another one."""
+        """Store of all operators, with its request; a query that was started again may name another one."""
         self._working_stores = WorkingStores()
         self._upload_resources: UploadResources | None = None
         """Of all operators, and of uploads that earlier attempts have given up."""
@@ -76,7 +76,7 @@ class StateWorker:
         gc.set_threshold(*_GC_THRESHOLDS)
 
     def has_function(self, operator: str, function_hash: str) -> bool:
-        """Whether `begin` will not have to fetch the function."""
+        """Is the function here, so that `begin` does not fetch it?"""
         state = self._operators.get(operator)
         return state is not None and state.function_hash == function_hash
 
@@ -154,11 +154,11 @@ class OperatorState:
         """Changelog off: the tile of the confirmed state."""
         self._checksums = FileChecksums()
         self._change_sizes = ChangeSizes()
-        """What the attempts so far taught of the sizes of changes."""
+        """The sizes of changes, as earlier attempts have found them."""
         self._uploads = UploadRecorder()
         """Counts the uploads until a summary takes them along."""
         self._log_read = NOTHING_READ
-        """What the pending attempt's base needed of the log."""
+        """The log that was read for the pending attempt's base."""
         self._state_size: StoreSize | None = None
         """About the confirmed state, as of the end of the attempt before."""
         self._function = b""
@@ -174,7 +174,7 @@ class OperatorState:
         self._restorer = BaseRestorer(request, self.low, self.high, store, directory, stores, local=local)
 
     def serves(self, request: OperatorRequest) -> bool:
-        """Whether this state can go on under that request; the function may differ, what it was opened with may not."""
+        """Can this state go on under that request? The function may differ; what the state was opened with may not."""
         return agree(StateSpec, self.request, request)
 
     def kept_function(self, function_hash: str) -> Callable[[], bytes] | None:
@@ -183,7 +183,7 @@ class OperatorState:
         return (lambda: function) if self.function_hash == function_hash else None
 
     def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
-        """See `StateWorker.begin`."""
+        """Bring the state to the task's base and start an attempt. Raises as `StateWorker.begin`."""
         self.request = task.batch.operator
         self._restorer.follow(self.request)
         started_s = self._clock.monotonic_s()
@@ -220,7 +220,7 @@ class OperatorState:
         return self._backend
 
     def prepare(self) -> None:
-        """Clean up, and do the fold's work ahead, while nobody waits."""
+        """Clean up, and do the work of the next fold ahead; called between requests."""
         pending = self._pending
         if self._backend is not None and (pending is None or pending.finished):
             self._backend.clean_up()  # first, because it would undo what is prepared
@@ -331,9 +331,9 @@ class OperatorState:
             if self._store is None:
                 raise InvariantError("no store after the base was reached", operator=self.request.operator)
             request = self.request
-            key_type, known = parse_type_string(request.key_type), request.states
+            key_type = parse_type_string(request.key_type)
             self._backend = KeyedStateBackend(
-                self._store, key_type, request.operator, known, generic_types=request.generic_types
+                self._store, key_type, request.operator, request.states, generic_types=request.generic_types
             )
         return self._backend
 

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.spark.conftest import FileStream
+from tests.workers.probe import homes, probe
 from varvite import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -26,7 +27,6 @@ from varvite import (
     ValueStateDescriptor,
 )
 from varvite.spark_integration.api.query import VarviteStreamingQuery
-from varvite.spark_integration.transport.probe import homes, probe
 
 INPUT = "k string, v long"
 OUTPUT = "k string, n long, total long, seen string"

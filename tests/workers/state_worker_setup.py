@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from tests.workers.echo_state_worker import FACTORY
+from tests.workers.probe import probe
 from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
@@ -26,7 +27,6 @@ from varvite.spark_integration.messages.protocol import (
 from varvite.spark_integration.messages.summary import Summary, decode_summary
 from varvite.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
 from varvite.spark_integration.transport.home import WorkerHome, worker_name
-from varvite.spark_integration.transport.probe import probe
 from varvite.spark_integration.transport.pump import stream
 from varvite.spark_integration.transport.wire import Opening, PumpEnvironment
 from varvite.storage.clock import SystemTokens

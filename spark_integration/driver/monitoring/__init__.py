@@ -1,1 +1,9 @@
-"""TODO: one paragraph, and a table of what each module owns."""
+"""Figures of a driver's jobs: for the query handle, for Prometheus, and for health checks.
+
+| module | owns |
+|---|---|
+| `gauges` | log, base and working state of each operator |
+| `metrics` | counters and histograms of all jobs of a process |
+| `monitor` | the monitoring of one run, and the server that it shares |
+| `statistics` | figures of the last checkpoints |
+"""

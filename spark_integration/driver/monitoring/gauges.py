@@ -35,7 +35,7 @@ OPERATOR: Final = ("job", "operator")
 
 @dataclass(frozen=True, slots=True)
 class JobCheckpoint:
-    """What the driver knows of a checkpoint that was acknowledged."""
+    """A checkpoint that was acknowledged, with its state and figures."""
 
     statistics: CheckpointStatistics
     summaries: tuple[OperatorSummaries, ...]
@@ -46,7 +46,7 @@ class JobCheckpoint:
 
 
 class OperatorGauges(NamedTuple):
-    """How an operator stands; None: not known."""
+    """Sizes of an operator's log, base and state; None: unknown."""
 
     log_bytes: int
     log_segments: int
@@ -76,27 +76,27 @@ def operator_gauges(checkpoint: JobCheckpoint) -> dict[str, OperatorGauges]:
         else:
             name = SnapshotName(tile.operator, tile.low, tile.high, tile.snapshot)
             sizes[tile.operator].append(checkpoint.base_sizes.get(name))
-    summaries = {own.operator: own for own in checkpoint.summaries}
-    found: dict[str, OperatorGauges] = {}
+    by_operator = {summaries.operator: summaries for summaries in checkpoint.summaries}
+    gauges: dict[str, OperatorGauges] = {}
     for operator in (layout.uid for layout in checkpoint.commit.operators):
-        log, own = segments[operator], summaries.get(operator)
-        known = [size for size in sizes[operator] if size is not None]
-        is_known = len(known) == len(sizes[operator])
-        uploads = [s.uploads for s in (own.summaries if own else ()) if s.uploads is not None]
-        found[operator] = OperatorGauges(
+        log, summaries = segments[operator], by_operator.get(operator)
+        known_sizes = [size for size in sizes[operator] if size is not None]
+        is_known = len(known_sizes) == len(sizes[operator])
+        uploads = [s.uploads for s in (summaries.summaries if summaries else ()) if s.uploads is not None]
+        gauges[operator] = OperatorGauges(
             log_bytes=sum(size for _, size in log),
             log_segments=len(log),
             log_batches=len({last for last, _ in log}),
             newest_log_bytes=sum(size for last, size in log if last == seq),
             base_seq=min(tiles[operator], default=0),
-            base_bytes=sum(full for full, _ in known) if is_known else None,
-            base_inc_bytes=sum(inc for _, inc in known) if is_known else None,
-            rows=None if own is None else own.total_if_known("state_rows"),
-            state_bytes=None if own is None else own.total_if_known("state_bytes"),
-            queue_size=max((one.queue_max for one in uploads), default=0),
-            in_flight_bytes=max((one.in_flight_max_bytes for one in uploads), default=0),
+            base_bytes=sum(full for full, _ in known_sizes) if is_known else None,
+            base_inc_bytes=sum(inc for _, inc in known_sizes) if is_known else None,
+            rows=None if summaries is None else summaries.total_if_known("state_rows"),
+            state_bytes=None if summaries is None else summaries.total_if_known("state_bytes"),
+            queue_size=max((upload.queue_max for upload in uploads), default=0),
+            in_flight_bytes=max((upload.in_flight_max_bytes for upload in uploads), default=0),
         )
-    return found
+    return gauges
 
 
 _OF_OPERATORS: Final[Mapping[str, tuple[str, Callable[[OperatorGauges], int | None]]]] = {
@@ -145,7 +145,7 @@ class _Job:
 
 
 class JobGauges(Collector):
-    """See the module; every method may be called from any thread."""
+    """Gauges of the jobs of a process; every method may be called from any thread."""
 
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self._lock = threading.Lock()
@@ -181,10 +181,10 @@ class JobGauges(Collector):
         """A checkpoint was acknowledged."""
         now_s = self._clock.monotonic_s()
         with self._lock:
-            own = self._jobs.get(job)
-            if own is not None:
-                own.checkpoint, own.acknowledged_s, own.operators = checkpoint, now_s, None
-                own.slowest_s = slowest_s
+            run = self._jobs.get(job)
+            if run is not None:
+                run.checkpoint, run.acknowledged_s, run.operators = checkpoint, now_s, None
+                run.slowest_s = slowest_s
 
     def running_s(self) -> dict[str, float]:
         """Job → for how long its current batch has been executed; 0 between batches."""
@@ -247,9 +247,9 @@ class JobGauges(Collector):
                 if job.operators is None:
                     job.operators = operator_gauges(job.checkpoint)
                 for operator, gauges in job.operators.items():
-                    found = value(gauges)
-                    if found is not None:
-                        family.add_metric((job_name, operator), found)
+                    number = value(gauges)
+                    if number is not None:
+                        family.add_metric((job_name, operator), number)
             yield family
 
     def _of_phases(self) -> Metric:

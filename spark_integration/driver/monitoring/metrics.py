@@ -1,6 +1,6 @@
 """Metrics of a driver's jobs, in Prometheus's form (docs/operate/metrics.md lists them with Flink's names).
 
-State workers are not asked: what they count comes with their summaries, and this is the one place that adds it up. A
+State workers are not polled: their counts come with their summaries, and this is the one place that adds them up. A
 summary that does not win is not counted (I2). One value for all queries of a process that share a port; every method
 may be called from any thread.
 """
@@ -33,7 +33,7 @@ _WARM: Final = frozenset({"confirmed", "current"})
 
 
 class JobMetrics:
-    """See the module."""
+    """The metrics of all queries of a process that share a port."""
 
     def __init__(self, clock: Clock) -> None:
         self.registry = CollectorRegistry()
@@ -135,37 +135,39 @@ class JobMetrics:
         self._objects.labels(job).inc(statistics.objects_written)
         self._batch_sizes.labels(job).observe(sum(part.inline is not None for part in commit.parts))
         slowest_s: dict[tuple[str, str], float] = {}
-        for own in checkpoint.summaries:
-            self._count(job, own)
-            self._count_uploads(job, own)
-            slowest_s |= {(own.operator, phase): spent_ms / 1_000 for phase, spent_ms in own.slowest_ms().items()}
+        for summaries in checkpoint.summaries:
+            self._count(job, summaries)
+            self._count_uploads(job, summaries)
+            slowest_s |= {
+                (summaries.operator, phase): spent_ms / 1_000 for phase, spent_ms in summaries.slowest_ms().items()
+            }
         self._note_adoptions(job, checkpoint.view.tiles)
         self.gauges.acknowledged(job, checkpoint, slowest_s)
 
-    def _count(self, job: str, own: OperatorSummaries) -> None:
-        """What the operator's partitions did."""
-        labels = job, own.operator
-        log_read = own.log_read()
-        self._rows_in.labels(*labels).inc(own.total("rows_in"))
-        self._rows_out.labels(*labels).inc(own.total("rows_out"))
-        self._mutations.labels(*labels).inc(own.mutations())
+    def _count(self, job: str, summaries: OperatorSummaries) -> None:
+        """Count the work of the operator's partitions."""
+        labels = job, summaries.operator
+        log_read = summaries.log_read()
+        self._rows_in.labels(*labels).inc(summaries.total("rows_in"))
+        self._rows_out.labels(*labels).inc(summaries.total("rows_out"))
+        self._mutations.labels(*labels).inc(summaries.mutations())
         self._restored_segments.labels(*labels).inc(log_read.segments)
         self._restored_bytes.labels(*labels).inc(log_read.size_bytes)
-        for how, count in own.restored().items():
+        for how, count in summaries.restored().items():
             self._reached.labels(*labels, how).inc(count)
-        for position in own.with_note(note.restored not in _WARM for note in own.notes):
-            spent_ms = own.summaries[position].attempt_figures().timings_ms.get("restore", 0.0)
+        for position in summaries.with_note(note.restored not in _WARM for note in summaries.notes):
+            spent_ms = summaries.summaries[position].attempt_figures().timings_ms.get("restore", 0.0)
             self._restore_s.labels(*labels).observe(spent_ms / 1_000)
-        for phase, spent_ms in own.total_ms().items():
+        for phase, spent_ms in summaries.total_ms().items():
             self._phases.labels(*labels, phase).inc(spent_ms / 1_000)
 
-    def _count_uploads(self, job: str, own: OperatorSummaries) -> None:
-        """What the operator's workers uploaded."""
-        labels = job, own.operator
-        uploads = [summary.uploads for summary in own.summaries if summary.uploads is not None]
-        self._requests.labels(*labels).inc(sum(one.requests for one in uploads))
-        self._failures.labels(*labels).inc(sum(one.failures for one in uploads))
-        for end in (end for one in uploads for end in one.ended):
+    def _count_uploads(self, job: str, summaries: OperatorSummaries) -> None:
+        """Count the uploads of the operator's workers."""
+        labels = job, summaries.operator
+        uploads = [summary.uploads for summary in summaries.summaries if summary.uploads is not None]
+        self._requests.labels(*labels).inc(sum(upload.requests for upload in uploads))
+        self._failures.labels(*labels).inc(sum(upload.failures for upload in uploads))
+        for end in (end for upload in uploads for end in upload.ended):
             self._latencies.labels(*labels).observe(end.latency_s)
             self._all_attempts.labels(*labels).observe(end.started)
             if end.succeeded:

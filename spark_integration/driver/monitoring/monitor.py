@@ -34,7 +34,7 @@ SETTINGS: Final = "metrics.reporter.prom.port (a range like 9250-9260 takes the 
 
 
 class JobHealth:
-    """What the queries of a process have to say about themselves; may be used from any thread."""
+    """Health of the queries of a process; may be used from any thread."""
 
     def __init__(self, metrics: JobMetrics) -> None:
         self._metrics = metrics
@@ -42,7 +42,7 @@ class JobHealth:
         self._troubles: dict[str, str] = {}
 
     def trouble(self, job: str, text: str) -> None:
-        """What keeps a job from being ready; empty: nothing any more."""
+        """Set the reason why a job is not ready; an empty text: it is."""
         with self._lock:
             if text:
                 self._troubles[job] = text
@@ -50,12 +50,12 @@ class JobHealth:
                 self._troubles.pop(job, None)
 
     def alive(self, now_ms: int) -> Verdict:
-        """Whether the process answers."""
+        """Is the process alive? It is if it answers."""
         del now_ms
         return Verdict(ok=True)
 
     def ready(self, now_ms: int) -> Verdict:
-        """Whether every query works."""
+        """Does every query work?"""
         del now_ms
         running_s = self._metrics.gauges.running_s()
         reasons = [
@@ -190,7 +190,7 @@ class JobMonitor:
             self._site.metrics.materializer_started(self._job)
 
     def trouble(self, text: str) -> None:
-        """What keeps the job from being ready; empty: nothing any more."""
+        """Set the reason why the job is not ready; an empty text: it is."""
         if self._site is not None:
             self._site.health.trouble(self._job, text)
 

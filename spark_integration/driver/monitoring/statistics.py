@@ -30,7 +30,7 @@ class CheckpointStatistics:
     rows_out: int
     mutations: int
     ack_ms: float
-    """From "all summaries collected" to "commit entry durable"."""
+    """Time between "all summaries collected" and "commit entry durable"."""
     operators_ms: float
     """Executing all operators: shuffle, functions, collecting summaries."""
     sink_ms: float
@@ -46,18 +46,18 @@ class CheckpointStatistics:
     log_commits: int
     """Commits whose segments a restore would replay."""
     restored: dict[str, int] = field(default_factory=dict[str, int])
-    """How the workers came to the base: confirmed, current, caught-up, restored → number of partitions."""
+    """Number of partitions by the worker's way to the base: confirmed, current, caught-up, restored."""
     moved_partitions: int = 0
     """Partitions of all operators that ran on another executor than in the batch before; they had to fetch state."""
     partitions_of_executors: tuple[int, ...] = ()
-    """How many partitions of all operators each executor that had any ran, the most first."""
+    """Partitions of all operators that each executor ran, the most first; executors without any are missing."""
     worker_ms: dict[str, float] = field(default_factory=dict[str, float])
     """Slowest partition's time by phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTimes:
-    """How long the parts of a batch took; see `CheckpointStatistics`."""
+    """Times of the parts of a batch; see `CheckpointStatistics`."""
 
     ack_ms: float
     operators_ms: float
@@ -125,7 +125,7 @@ def statistics_of(
     """The figures of one batch from what it left behind; see the fields."""
     commit = acknowledged.commit
     of_driver = acknowledged.pack_bytes, acknowledged.gathered_bytes
-    own = f"{layout.SEGMENTS}{commit.seq:0{layout.DIGITS}d}/"
+    prefix = f"{layout.SEGMENTS}{commit.seq:0{layout.DIGITS}d}/"
     sizes: dict[str, int] = {}
     worker_ms: dict[str, float] = {}
     restored: Counter[str] = Counter()
@@ -135,7 +135,7 @@ def statistics_of(
         executors += of_operator.executors()
         for phase, spent_ms in of_operator.slowest_ms().items():
             worker_ms[phase] = max(worker_ms.get(phase, 0.0), spent_ms)
-        sizes |= _written(of_operator.summaries, own)
+        sizes |= _written(of_operator.summaries, prefix)
     return CheckpointStatistics(
         batch=commit.batch,
         seq=commit.seq,
@@ -158,12 +158,12 @@ def statistics_of(
     )
 
 
-def _written(summaries: Iterable[Summary], own: str) -> dict[str, int]:
-    """Name → size of the objects below `own` that workers uploaded for this commit."""
+def _written(summaries: Iterable[Summary], prefix: str) -> dict[str, int]:
+    """Name → size of the objects below `prefix` that workers uploaded for this commit."""
     sizes: dict[str, int] = {}
     for summary in summaries:
         if summary.uploaded or summary.image_uploaded is not None:
             sizes |= {s.name: s.length for s in (*summary.uploaded, summary.image_uploaded) if s is not None}
         if summary.files:
-            sizes |= {f.name: f.size_bytes for f in summary.files if f.name.startswith(own)}
+            sizes |= {f.name: f.size_bytes for f in summary.files if f.name.startswith(prefix)}
     return sizes

@@ -1,7 +1,6 @@
-"""The anchors of a run: one per parallelism, made anew when executors come or go (design 9).
+"""The anchors of a run: one per parallelism, made anew when executors come or go.
 
-Placement is a matter of speed alone: whatever Spark's inside refuses to tell or to take switches it off for the run,
-with a warning.
+Placement is a matter of speed alone: an error of Spark's internals switches it off for the run, with a warning.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from varvite.spark_integration.driver.placement.decision import (
     join_form,
     next_placement,
 )
-from varvite.spark_integration.driver.placement.live_executors import LiveExecutors
+from varvite.spark_integration.driver.placement.spark_internals import LiveExecutors
 from varvite.spark_integration.driver.placement.standbys import NO_COPIES
 from varvite.storage.errors import InvariantError
 
@@ -44,7 +43,7 @@ _NOT_AS_KNOWN: Final = (Py4JError, PySparkException, InvariantError, TypeError)
 
 
 class Anchors:
-    """See the module. One thread at a time."""
+    """The anchors of one run. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class Anchors:
         Args:
             session: That of the stream's rows.
             job: Its name.
-            copies: What is known of standbys; asked for whenever partitions are placed.
+            copies: Returns the copies that standbys have; called whenever partitions are placed.
         """
         context = session.sparkContext
         if is_one_process(context.master or ""):
@@ -93,7 +92,7 @@ class Anchors:
         return anchors
 
     def refresh(self) -> None:
-        """Look which executors there are; before each attempt of a batch."""
+        """Read the executors that there are; before each attempt of a batch."""
         if self._is_off:
             return
         try:
@@ -106,8 +105,8 @@ class Anchors:
         if self._is_off:
             return None
         before = self._placements.get(parallelism, Placement())
-        given = before, parallelism, self._executors, self._job, self._copies()
-        placement = self._placements[parallelism] = next_placement(*given)
+        placement = next_placement(before, parallelism, self._executors, self._job, self._copies())
+        self._placements[parallelism] = placement
         if not placement.needs_anchor:
             self._anchors.pop(parallelism, None)
             return None

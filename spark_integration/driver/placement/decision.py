@@ -1,4 +1,4 @@
-"""Which executor each partition's tasks ask for, and when that changes; pure (design 9).
+"""The choice of the executor that each partition's tasks ask for; pure.
 
 A partition stays with its executor, and so with its state worker, for as long as the executor lives and has no more
 than its share. What has to move goes to where a copy of its state is: to a host whose standby has one, the freshest if
@@ -27,7 +27,7 @@ REDUCE_LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"
 
 
 class JoinForm(enum.Enum):
-    """How rows are joined with the anchor, so that its wishes are the first that Spark finds."""
+    """The form of the join of rows with the anchor, so that the anchor's wishes are the first that Spark finds."""
 
     HASH = "hash"
     """Rows stream past the anchor and keep their order. Only where reduce tasks have no wishes of their own."""
@@ -46,7 +46,7 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the partitions of operators with one parallelism belong."""
+    """The executors of the partitions of operators with one parallelism."""
 
     executors: tuple[Executor, ...] = ()
     """All that can run tasks, the one that is first asked for first."""
@@ -56,12 +56,12 @@ class Placement:
 
     @property
     def needs_anchor(self) -> bool:
-        """Whether a task could run somewhere else."""
+        """Could a task run somewhere else?"""
         return len(self.executors) > 1
 
 
 def is_one_process(master: str) -> bool:
-    """Whether driver and executor are one process, so that there is nothing to choose."""
+    """Are driver and executor one process, so that there is nothing to choose?"""
     return master == "local" or master.startswith("local[")
 
 
@@ -100,8 +100,8 @@ def next_placement(
     room = _shares(held, partitions, fresh)
     new_hosts = {executor.host for executor in ranked if not held[executor]}
     chosen: dict[int, Executor] = {}
-    for executor, own in held.items():
-        by_ties = sorted(own, key=lambda p: (not new_hosts.isdisjoint(fresh[p]), came_from[p] in new_hosts))
+    for executor, partitions_held in held.items():
+        by_ties = sorted(partitions_held, key=lambda p: (not new_hosts.isdisjoint(fresh[p]), came_from[p] in new_hosts))
         kept = by_ties[: room[executor]]
         chosen.update(dict.fromkeys(kept, executor))
         room[executor] -= len(kept)
@@ -131,9 +131,11 @@ def most_wishes(wishes: Mapping[int, Sequence[Executor]], room: dict[Executor, i
     chosen: dict[int, Executor] = {}
     taken: dict[Executor, set[int]] = defaultdict(set)
     hopeless: set[Executor] = set()
-    for partition, own in wishes.items():
+    for partition, wished in wishes.items():
         # Executors that can be had by moving partitions from one to the next, each with who would come and from where.
-        reached: dict[Executor, tuple[int, Executor | None]] = {e: (partition, None) for e in own if e not in hopeless}
+        reached: dict[Executor, tuple[int, Executor | None]] = {
+            e: (partition, None) for e in wished if e not in hopeless
+        }
         to_look_at = list(reached)
         for executor in to_look_at:
             if room[executor]:
@@ -161,7 +163,7 @@ def most_wishes(wishes: Mapping[int, Sequence[Executor]], room: dict[Executor, i
 def _shares(
     held: Mapping[Executor, Sequence[int]], partitions: int, fresh: Sequence[Mapping[str, int]]
 ) -> dict[Executor, int]:
-    """How many partitions each is to have; one more: those that have the most, then those with the freshest copies."""
+    """Partitions for each executor; one more for those that have the most, then for those with the freshest copies."""
     least, larger = divmod(partitions, len(held))
     homeless = set(range(partitions)).difference(*held.values())
     freshest = Counter(host for p in homeless for host, seq in fresh[p].items() if seq == max(fresh[p].values()))
@@ -185,7 +187,7 @@ class PartitionMoves:
         """By operator: the executor of each partition."""
 
     def after(self, summaries: Iterable[OperatorSummaries]) -> int:
-        """Note a batch that has ended, by the summaries of its operators; how many partitions moved."""
-        now = {own.operator: own.executor_of() for own in summaries}
+        """Note a batch that has ended, by its operators' summaries; answers the number of partitions that moved."""
+        now = {operator.operator: operator.executor_of() for operator in summaries}
         before, self._executors = self._executors, now
         return sum(sum(map(ne, executors, before.get(operator, executors))) for operator, executors in now.items())

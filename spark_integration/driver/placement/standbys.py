@@ -1,4 +1,4 @@
-"""On which hosts standbys have copies of the state of which partition, as placement asks for it; pure (design 9)."""
+"""Copies of partitions' state that standbys have on their hosts; placement prefers these hosts."""
 
 from __future__ import annotations
 
@@ -19,39 +19,41 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 IN_USE: Final = 0
-"""How fresh the copy is that a process of the host uses: older than any that says its seq."""
+"""Freshness of a copy that a process of the host uses: older than any that has a seq."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandbyCopies:
-    """What the standbys of a job have told."""
+    """The copies of a job's standbys, as they have reported them."""
 
     records: tuple[StandbyRecord, ...] = ()
     operators: frozenset[tuple[str, int]] = frozenset()
     """Uid and parallelism of the job's operators."""
 
     def by_partition(self, partitions: int) -> tuple[Mapping[str, int], ...]:
-        """For each partition of the operators with that parallelism: how fresh its copies are, by name of the host.
+        """For each partition of the operators with that parallelism: freshness of its copies, by name of the host.
 
-        A host has a copy if it has one for each of the operators; it is as fresh as the oldest of these.
+        A host has a copy if it has report for each of the operators; it is as fresh as the oldest of these.
         """
-        wanted = {uid for uid, parallelism in self.operators if parallelism == partitions}
-        found: tuple[dict[str, int], ...] = tuple({} for _ in range(partitions))
+        uids = {uid for uid, parallelism in self.operators if parallelism == partitions}
+        fresh: tuple[dict[str, int], ...] = tuple({} for _ in range(partitions))
         for record in self.records:
-            told = [one for one in record.operators if one.parallelism == partitions and one.operator in wanted]
-            if not wanted or len(told) < len(wanted):
+            reports = [
+                report for report in record.operators if report.parallelism == partitions and report.operator in uids
+            ]
+            if not uids or len(reports) < len(uids):
                 continue
-            for partition, seqs in enumerate(zip(*map(_seqs, told), strict=True)):
+            for partition, seqs in enumerate(zip(*map(_seqs, reports), strict=True)):
                 oldest: int = min(seqs)
                 if oldest >= IN_USE:
-                    found[partition].update(dict.fromkeys(record.names, oldest))
-        return found
+                    fresh[partition].update(dict.fromkeys(record.names, oldest))
+        return fresh
 
 
-def _seqs(told: OperatorCopies) -> list[int]:
-    """By partition: how fresh the copy is; below `IN_USE`, there is none."""
-    seqs = [IN_USE - 1] * told.parallelism
-    ranges: Iterable[tuple[int, int, int]] = (*((first, end, IN_USE) for first, end in told.in_use), *told.copies)
+def _seqs(report: OperatorCopies) -> list[int]:
+    """By partition: the freshness of the copy; below `IN_USE`, there is none."""
+    seqs = [IN_USE - 1] * report.parallelism
+    ranges: Iterable[tuple[int, int, int]] = (*((first, end, IN_USE) for first, end in report.in_use), *report.copies)
     for first, end, seq in ranges:
         seqs[first:end] = [seq] * (end - first)
     return seqs
@@ -65,7 +67,7 @@ _NOT_A_MEMBER: Final = ""
 
 
 class StandbyWatch:
-    """See the module. `look` is called by one thread at a time, `copies` by any."""
+    """Reads the reports of standbys. `look` is called by one thread at a time, `copies` by any."""
 
     def __init__(self, store: ObjectStore, job_id: str, operators: Mapping[str, int], clock: Clock) -> None:
         """Nothing is read yet.
@@ -86,17 +88,17 @@ class StandbyWatch:
         self._is_blind = False
 
     def copies(self) -> StandbyCopies:
-        """What was told at the last look, by standbys that are not forgotten."""
+        """The reports at the last look, of standbys that are not forgotten."""
         return self._copies
 
     def look(self) -> None:
-        """Read what is told, if it is time: one LIST, and one GET per standby."""
+        """Read the reports if it is time: one LIST, and one GET per standby."""
         now_ms = round(self._clock.monotonic_s() * 1000)
         if not self._operators or not self._membership.is_due(now_ms):
             return
         try:
             records = read_standbys(self._store, self._job_id)
-            self._membership = self._membership.observe({one.host: one.counter for one in records}, now_ms)
+            self._membership = self._membership.observe({record.host: record.counter for record in records}, now_ms)
             forgotten = self._membership.forgotten(now_ms)
             self._store.delete([layout.standby(host) for host in forgotten])
         except VarviteError as error:
@@ -105,4 +107,6 @@ class StandbyWatch:
             self._is_blind = True
             return
         self._is_blind = False
-        self._copies = StandbyCopies(tuple(one for one in records if one.host not in forgotten), self._operators)
+        self._copies = StandbyCopies(
+            tuple(record for record in records if record.host not in forgotten), self._operators
+        )

@@ -1,4 +1,4 @@
-"""Which request a state worker executes, which it refuses, and which it drops for a newer one. Pure decisions.
+"""Admission of requests to a state worker: execute, refuse, or drop an older one for a newer one. Pure.
 
 Invariants: I3 (a newer attempt supersedes an older one as a whole), I6 (nothing of an older run is executed after a
 newer one was seen). A cancelled task's pump stays connected for seconds, so old and new requests overlap. Requests of
@@ -26,7 +26,7 @@ class AttemptNumber(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What a worker remembers of the requests that it admitted."""
+    """A worker's memory of the requests that it has admitted."""
 
     newest: AttemptNumber | None = None
     run: str = ""
@@ -36,12 +36,12 @@ class Seen:
 
 
 class Verdict(NamedTuple):
-    """Whether a request is executed."""
+    """The decision on a request."""
 
     seen: Seen
-    """What to remember from now on."""
+    """The memory from now on."""
     refused: str | None
-    """Why not; None if it is."""
+    """The reason of a refusal; None if the request is executed."""
 
 
 def number_of(task: TaskRequest) -> AttemptNumber:
@@ -63,16 +63,16 @@ def judge(seen: Seen, task: TaskRequest) -> Verdict:
 
 
 def is_doubtful(seen: Seen, task: TaskRequest) -> bool:
-    """Whether a request may have been refused for a run that its chain does not have.
+    """May a request have been refused for a run that its chain does not have?
 
-    So it is when an older copy of the storage takes its place, or another one, while the worker lives: epochs begin
-    again where the copy ends. Only the chain can tell that from a run that was fenced off.
+    That happens when an older copy of the storage, or another one, takes its place while the worker lives: epochs
+    begin again where the copy ends. Only the chain can tell that from a run that was fenced off.
     """
     return seen.newest is not None and task.batch.epoch <= seen.newest.epoch and task.batch.run != seen.run
 
 
 def supersedes(newer: TaskRequest, older: TaskRequest) -> bool:
-    """Whether an admitted request makes an earlier admitted one pointless."""
+    """Does an admitted request make an earlier admitted one pointless?"""
     if number_of(newer) != number_of(older):
         return number_of(newer) > number_of(older)
     return newer.batch.operator.operator == older.batch.operator.operator

@@ -68,8 +68,8 @@ class AcceptThread:
         self._clock = clock
         self._stop_at_s: float | None = None
         self._wake_read, self._wake_write = socket.socketpair()
-        for own in (server, self._wake_read, self._wake_write):
-            keep_from_forks(own)
+        for resource in (server, self._wake_read, self._wake_write):
+            keep_from_forks(resource)
         self._thread = threading.Thread(target=self._run_or_end, name="varvite-accept", daemon=True)
 
     def start(self) -> None:

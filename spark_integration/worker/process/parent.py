@@ -1,6 +1,6 @@
 """The warm parent of an executor's state workers: `python -m varvite.spark_integration.worker.process.parent`.
 
-Started by the first task that needs one (`worker_connection`), it imports what workers need, forks one child per
+Started by the first task that needs one (`transport.connection`), it imports what workers need, forks one child per
 worker name on request and again if that one died. It is reached at the socket that its starter has bound, so a
 request may wait there while the parent still imports.
 
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 TICK_S: Final = 0.5
-"""How often the parent looks whether its directory is still there."""
+"""Interval at which the parent looks if its directory is still there."""
 LOG_BYTES_MAX: Final = 4 << 20
 """The log is cut when it exceeds this; the part before the cut is kept once."""
 STOP_GRACE_S: Final = 5.0
-"""How long children may take to end in order."""
+"""Time allowed for an orderly shutdown of the children."""
 _REQUEST_TIMEOUT_S: Final = 2.0
 _PRELOAD: Final = (
     "pyarrow",
@@ -72,7 +72,7 @@ _PRELOAD: Final = (
 
 
 class WorkerParent:
-    """Forks workers and keeps book of them."""
+    """Forks workers and keeps a list of them."""
 
     def __init__(self, home: WorkerHome, server: socket.socket, jvm: ProcessWatch, clock: Clock) -> None:
         self._home = home
@@ -102,7 +102,7 @@ class WorkerParent:
             self._remove_home()
 
     def stop(self) -> None:
-        """End in order at the next tick; local files stay."""
+        """Shut down in an orderly way at the next tick; local files stay."""
         self._stopping = True
 
     def _executor_gone(self) -> bool:
@@ -115,7 +115,7 @@ class WorkerParent:
         return True
 
     def _answer_safely(self, selector: selectors.BaseSelector) -> None:
-        """Whatever a client does, the loop goes on."""
+        """Answer a client; the loop goes on whatever it does."""
         try:
             connection, _ = self._server.accept()
         except OSError:
@@ -164,10 +164,10 @@ class WorkerParent:
     def _reap(self) -> None:
         for worker, pid in list(self._workers.items()):
             try:
-                done, status = os.waitpid(pid, os.WNOHANG)
+                ended, status = os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:
-                done, status = pid, 0
-            if done:
+                ended, status = pid, 0
+            if ended:
                 del self._workers[worker]
                 _log.info("worker %s (%d) has ended: exit code %d", worker, pid, os.waitstatus_to_exitcode(status))
 
@@ -238,7 +238,7 @@ def _import(module: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point; `worker_connection` is the caller and passes the descriptors on."""
+    """Entry point; `transport.connection` is the caller and passes the descriptors on."""
     parser = argparse.ArgumentParser(prog="varvite.spark_integration.worker.process.parent", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="directory of the executor's state workers")
     parser.add_argument("--listen-fd", type=int, required=True, help="the listening socket")

@@ -33,7 +33,7 @@ class PendingRequest:
         self.in_user_code = False
         """Set by the main thread. Restoring state does not count: the next attempt needs it too."""
         self.superseded_s: float | None = None
-        """When a newer request took its place, on the monotonic clock."""
+        """Time on the monotonic clock at which a newer request took its place; None: none has."""
 
     @property
     def task(self) -> TaskRequest:

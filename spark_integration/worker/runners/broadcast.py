@@ -36,13 +36,13 @@ S = TypeVar("S")
 
 def _state_of(states: dict[str, S], descriptor: MapStateDescriptor) -> S:
     name = getattr(descriptor, "name", None)
-    found = states.get(name) if name is not None else None
-    if found is None:
+    state = states.get(name) if name is not None else None
+    if state is None:
         raise InvalidRequestError(
             f"there is no broadcast state {name or descriptor!r}: the stream was broadcast with {sorted(states)}; name "
             "all states of its elements there, broadcast(descriptor, ...)"
         )
-    return found
+    return state
 
 
 class _ReadOnlyContext(KeyedProcessContext):
@@ -53,7 +53,6 @@ class _ReadOnlyContext(KeyedProcessContext):
     states: dict[str, ReadOnlyBroadcastState[Any, Any]]
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
-        """See `BaseBroadcastProcessFunction`."""
         return _state_of(self.states, state_descriptor)
 
 
@@ -65,7 +64,6 @@ class _OnTimerContext(KeyedOnTimerContext):
     states: dict[str, ReadOnlyBroadcastState[Any, Any]]
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
-        """See `BaseBroadcastProcessFunction`."""
         return _state_of(self.states, state_descriptor)
 
 
@@ -151,11 +149,11 @@ class BroadcastRunner(OperatorRunner):
         if count:
             self._run_broadcast(batch.slice(0, count), out)
         if count < batch.num_rows:
-            own = batch.slice(count)
+            rows = batch.slice(count)
             if self._is_keyed:
-                out += super().run(own)
+                out += super().run(rows)
             else:
-                self._run_own(own, out)
+                self._run_own(rows, out)
         return out
 
     def _prepare_input(self, schema: pa.Schema) -> None:
@@ -166,7 +164,7 @@ class BroadcastRunner(OperatorRunner):
         self._row_reader, self._broadcast_reader = reader.of_stream(OWN), reader.of_stream(BROADCAST)
 
     def _broadcast_rows(self, batch: pa.RecordBatch) -> int:
-        """How many rows of the batch are broadcast: the first ones. Raises `InvariantError` if it is not so."""
+        """Number of broadcast rows of the batch, which come first. Raises `InvariantError` if they do not."""
         numbers = batch.column(INPUT_COLUMN)
         first_own: int = _compute.index(numbers, OWN).as_py()
         count = batch.num_rows if first_own < 0 else first_own

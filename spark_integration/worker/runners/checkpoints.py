@@ -1,4 +1,4 @@
-"""What a function's instance and its checkpoints have to do with each other: `FunctionCheckpoint`."""
+"""Calls `initialize_state` and `snapshot_state` of a `CheckpointedFunction`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runs a user's keyed function over Arrow batches, row at a time, against keyed state.
 
-A user error ends the execution but not the task: it is kept and travels in the summary (design 4), so that Spark does
+A user error ends the execution but not the task: it is kept and travels in the summary, so that Spark does
 not retry what would fail again.
 """
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 ANSWER_ROWS: Final = 10_000
 """Rows per answer batch."""
 INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, INITIAL_COLUMN, EVENT_TIME_COLUMN})
-"""What lies beside the columns of the user's rows."""
+"""Columns beside those of the user's rows."""
 
 
 class KeyReader:
@@ -94,7 +94,7 @@ class OperatorRunner:
     METHOD: ClassVar = "process_element"
     """The function's method that gets the input."""
     CONTEXT: ClassVar[type[KeyedProcessContext]] = KeyedProcessContext
-    """What this method gets beside it."""
+    """Class of the context that this method gets, too."""
     ON_TIMER_CONTEXT: ClassVar[type[KeyedOnTimerContext]] = KeyedOnTimerContext
 
     def __init__(
@@ -164,7 +164,7 @@ class OperatorRunner:
 
     @property
     def fires_first(self) -> bool:
-        """Whether due timers come before the rows of a batch, too."""
+        """Do due timers fire before the rows of a batch, too?"""
         return getattr(self._function, "fires_first", False)
 
     @property
@@ -359,6 +359,6 @@ def _thaw_key(key_type: TypeInformation, key: Any) -> Any:
         ) from error
 
 
-def _latest(known: int | None, times: list[int | None]) -> int | None:
+def _latest(before: int | None, times: list[int | None]) -> int | None:
     """The largest of them; None if there is none."""
-    return max((t for t in (known, *times) if t is not None), default=None)
+    return max((t for t in (before, *times) if t is not None), default=None)

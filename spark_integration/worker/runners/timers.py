@@ -1,4 +1,4 @@
-"""Fires the due timers of a batch, after its rows (design 4).
+"""Fires the due timers of a batch, after its rows.
 
 Order: first the event-time timers that the watermark of the batch has reached, by time; then the processing-time timers
 that the time of the batch has reached, by time. A timer that `on_timer` registers and that is due already fires in the
@@ -67,7 +67,7 @@ class TimerFiring:
         backend: The function's state.
         service: Its timers.
         operator: The operator's uid, for the log.
-        context: What the function gets, if not the plain one.
+        context: The function's context, if not the plain one.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class TimerFiring:
         self._service = service
         self._operator = operator
         self.context = context or KeyedOnTimerContext(service)
-        """What the function gets."""
+        """The context that the function gets."""
 
     def fire(
         self, on_timer: Callable[[int, Any], Any], failed: Callable[[BaseException, Any], None]

@@ -78,9 +78,9 @@ class VectorizedRunner(OperatorRunner):
                 self._zone = next(filter(None, (zone_in(field.type) for field in batch.schema)), self._zone)
                 self._note_event_times(batch)
                 self._backend.records += batch.num_rows
-                own = [name for name in batch.schema.names if name not in INTERNAL_COLUMNS]
+                columns = [name for name in batch.schema.names if name not in INTERNAL_COLUMNS]
                 context = VectorizedContext(lambda: self._keys(batch), self._backend.set_current_key, *self._batch_time)
-                for output in _outputs(self._process(batch.select(own), context)):
+                for output in _outputs(self._process(batch.select(columns), context)):
                     yield from self._answers(output, tag)
             if is_end and isinstance(self._function, EndsBatches):
                 for output in _outputs(self._function.end_batch()):

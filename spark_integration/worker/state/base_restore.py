@@ -1,4 +1,4 @@
-"""Brings a state worker's store to the base of a request: go on, catch up from the log, or restore (design 5).
+"""Brings a state worker's store to the base of a request: go on, catch up from the log, or restore.
 
 With local recovery on, the state of any backend has a copy on the host that outlives the process (`LocalPlace`), a
 RocksDB directory. For the RocksDB backend it is the working store itself; others are filled from it when they begin.
@@ -67,7 +67,7 @@ class BaseRestorer:
         self._low, self._high = low, high
 
     def follow(self, request: OperatorRequest) -> None:
-        """What a later request says holds from now on: its limits. What the state was made for is the same."""
+        """Use the limits of a later request from now on; its `StateSpec` is the same."""
         self._request = request
 
     def reach(self, base: Link, state: WorkingStore | None) -> Reached:
@@ -78,12 +78,12 @@ class BaseRestorer:
         """
         view = self._reader.load_line(base, self._request.max_parallelism).view
         tile = self._own_tile(view)
-        found = self._open_local(view) if state is None else None
+        opened = self._open_local(view) if state is None else None
         try:
-            how, reached, log_read = self._bring_up(view, state or found)
+            how, reached, log_read = self._bring_up(view, state or opened)
         except BaseException:
-            if found is not None:
-                found.close()
+            if opened is not None:
+                opened.close()
             raise
         if isinstance(reached, RocksDBStore) and self._request.backend != "rocksdb":
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -91,7 +91,7 @@ class BaseRestorer:
         return Reached(reached, how, tile, log_read)
 
     def _bring_up(self, view: LineView, state: WorkingStore | None) -> tuple[ReachedBy, WorkingStore, LogRead]:
-        """How the view's commit was reached, the store, and the log that was read for it."""
+        """Bring a state to the view's commit; answers the way, the state at it, and the log that was read."""
         if state is not None:
             if state.version == view.base:
                 return ReachedBy.CURRENT, state, NOTHING_READ
@@ -108,7 +108,7 @@ class BaseRestorer:
 
     @property
     def unconfirmed(self) -> UnconfirmedMark:
-        """Whether the working store's directory holds what did not win for certain."""
+        """The mark that the working store's directory may hold an attempt that did not win."""
         return UnconfirmedMark(self.directory)
 
     def images(self, base: Link) -> tuple[ImageRef, ...]:
@@ -143,7 +143,7 @@ class BaseRestorer:
             return self._working_stores.open_local(self._request, self._target(), self._directory)
         candidates = self._local.candidates()
         try:
-            found = newest_copy(
+            newest = newest_copy(
                 candidates,
                 view,
                 lambda directory: self._working_stores.open_copy(self._request, self._target(), directory),
@@ -153,22 +153,22 @@ class BaseRestorer:
             for copy in candidates:
                 copy.release()
             raise
-        self._local.keep(found.copy, candidates)
-        return found.state
+        self._local.keep(newest.copy, candidates)
+        return newest.state
 
     def _restore(self, view: LineView) -> WorkingStore:
-        given = self._request, self._target(), view, self._reader
+        source = self._request, self._target(), view, self._reader
         if self._local is None:
-            return self._working_stores.restore(*given, self._directory)
+            return self._working_stores.restore(*source, self._directory)
         if view.base == ORIGIN and not self._uses_copy():
             self._local.occupy()
-            return self._working_stores.restore(*given, self._directory)
-        return self._working_stores.restore_rocksdb(*given, self._local.directory, reuse=self._local.reusable())
+            return self._working_stores.restore(*source, self._directory)
+        return self._working_stores.restore_rocksdb(*source, self._local.directory, reuse=self._local.reusable())
 
     def _log_after(self, view: LineView, seq: int) -> LogRead:
         """The log of the own key groups that is newer than their tiles and than `seq`."""
         replayed = view.segments_for(self._request.operator, self._low, self._high)
-        sizes = [one.ref.data.length for one in replayed if one.ref.seq_last > seq]
+        sizes = [segment.ref.data.length for segment in replayed if segment.ref.seq_last > seq]
         return LogRead(len(sizes), sum(sizes))
 
     def _target(self) -> RestoreTarget:
@@ -180,5 +180,5 @@ class BaseRestorer:
         if self._request.changelog:
             return None
         tiles = view.tiles_for(self._request.operator, self._low, self._high)
-        own = [t for t in tiles if (t.low, t.high) == (self._low, self._high) and t.files]
-        return own[0] if own else None
+        exact = [t for t in tiles if (t.low, t.high) == (self._low, self._high) and t.files]
+        return exact[0] if exact else None

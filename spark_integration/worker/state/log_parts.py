@@ -1,4 +1,4 @@
-"""The changelog of one attempt: parts that are uploaded while the function goes on, and the rest at its end (design 4).
+"""The changelog of one attempt: parts that are uploaded while the function goes on, and the rest at its end.
 
 A part is encoded on the worker's own thread, which has the interpreter's lock anyway, and uploaded by others; what is
 in flight is bounded, and above the bound the function waits. Most attempts never cut: their one segment is the rest.
@@ -41,20 +41,20 @@ class SegmentLimits(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What an attempt's changes became, in the order in which they apply: the uploaded parts, then the inline one."""
+    """The encoded changes of an attempt, in the order in which they apply: the uploaded parts, then the inline one."""
 
     uploaded: tuple[ObjectSlice, ...]
     inline: bytes
 
 
 class SegmentParts:
-    """See the module. Used by one thread; ends with `finish` or with `abandon`.
+    """The parts of one attempt's segment. Used by one thread; ends with `finish` or with `abandon`.
 
     Args:
         header: Of all parts; `part` and `states` are filled in.
         backend: Whose changes.
         limits: Sizes.
-        sizes: What is known of the changes' sizes.
+        sizes: The sizes of changes, as far as they are measured.
         open_uploader: Makes the attempt's uploader, when the first part is uploaded.
     """
 
@@ -67,7 +67,7 @@ class SegmentParts:
         open_uploader: Callable[[], Uploader],
     ) -> None:
         self.sizes = sizes
-        """What is known of the changes' sizes now."""
+        """The sizes of changes, as far as they are measured now."""
         self.mutations = 0
         """Rows of all parts so far."""
         self._header = header
@@ -79,7 +79,7 @@ class SegmentParts:
         self._growing = GrowingPart(limits.part_bytes)
 
     def after_input(self, size_bytes: int) -> bool:
-        """So much more input was processed: cut a part if one is full. Answers whether one was.
+        """Note input that was processed, and cut a part if it is full; answers if one was cut.
 
         Raises:
             VarviteError: the upload of an earlier part failed.
@@ -94,17 +94,17 @@ class SegmentParts:
         for _, upload in self._uploads:
             if upload.done():
                 upload.result()
-        self._upload(self._encoded(self._backend.cut()))
+        self._upload(self._encode(self._backend.cut()))
         self._growing = growing.after_cut()
         fail_point("worker.after_early_part")
         return True
 
     def finish(self) -> Log:
-        """The function has ended: on return everything but the inline part is durable. Raises as `after_input`."""
+        """End the segment: on return everything but the inline part is durable. Raises as `after_input`."""
         try:
             rest, inline = self._backend.changes(), b""
             if rest:
-                data = self._encoded(rest)
+                data = self._encode(rest)
                 if len(data) <= self._limits.inline_bytes_max:
                     inline = data
                 else:
@@ -120,12 +120,12 @@ class SegmentParts:
         return Log(tuple(uploaded for uploaded, _ in self._uploads), inline)
 
     def abandon(self) -> None:
-        """Nothing of this attempt will be confirmed: give up what is still being uploaded."""
+        """Give up the uploads that are still running: nothing of this attempt will be confirmed."""
         if self._uploader is not None:
             self._uploader.abandon()
 
-    def _encoded(self, changes: Sequence[StateChanges]) -> bytes:
-        """The changes as the next part."""
+    def _encode(self, changes: Sequence[StateChanges]) -> bytes:
+        """Encode the changes as the next part, and learn from their size."""
         header = msgspec.structs.replace(self._header, part=len(self._uploads))
         data, rows = encode_segment(header, changes), sum(map(len, changes))
         self.sizes = self.sizes.learnt(rows, len(data), self._growing.input_bytes)
@@ -137,7 +137,7 @@ class SegmentParts:
         fail_point("worker.before_segment_upload")
         if self._uploader is None:
             self._uploader = self._open_uploader()
-        own, part = self._header, len(self._uploads)
-        name = layout.segment(own.seq, own.operator, own.partition, own.tag, part)
+        header, part = self._header, len(self._uploads)
+        name = layout.segment(header.seq, header.operator, header.partition, header.tag, part)
         upload = self._uploader.submit_bytes(name, data)
         self._uploads.append((ObjectSlice(name, 0, len(data), zlib.crc32(data)), upload))

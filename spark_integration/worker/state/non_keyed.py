@@ -36,14 +36,14 @@ Sections = tuple["StateSection", ...]
 
 
 class _Version(NamedTuple):
-    """What the state is of: a commit, as its batch left it or as the first batch of a run begins on it."""
+    """Version of the state: a commit, as its batch left it or as the first batch of a run begins on it."""
 
     base: Link
     redistributed: bool
 
 
 class NonKeyedState:
-    """See the module. Used by one thread.
+    """The non-keyed state of one operator on one partition. Used by one thread.
 
     Args:
         request: The operator.
@@ -62,9 +62,9 @@ class NonKeyedState:
         self._own: Sections = ()
         """The partition's own image at the base."""
         self._begin: Sections = ()
-        """What a batch on the base begins with."""
+        """The state that a batch on the base begins with."""
         self._shares: dict[str, list[StateSection]] = {}
-        """What the first batch of a run keeps of union lists that the function does not ask for."""
+        """The share that the first batch of a run keeps of union lists that the function does not ask for."""
         self._backend: OperatorStateBackend | None = None
 
     @property
@@ -77,14 +77,14 @@ class NonKeyedState:
         return self._backend
 
     def is_at(self, batch: BatchRequest) -> bool:
-        """Whether the batch can begin without `restore`."""
+        """Can the batch begin without `restore`?"""
         return self._version == _version_of(batch)
 
     def restore(self, batch: BatchRequest, images_at_base: Callable[[], Sequence[ImageRef]]) -> None:
-        """Begin with what the base holds; the function and its handles must have been dropped.
+        """Begin with the state at the base; the function and its handles must have been dropped.
 
         Args:
-            batch: Says the base.
+            batch: The request, with its base.
             images_at_base: The images of all partitions of the operator, if the base has any.
 
         Raises:
@@ -102,9 +102,9 @@ class NonKeyedState:
             raise CorruptDataError(
                 f"{problem}; see `varvite verify JOB --repair`", operator=self._operator, partition=place.partition
             )
-        own = [ref for ref in refs if (ref.partition, ref.parallelism) == (place.partition, place.parallelism)]
-        images = read_images(self._store, refs if redistribute else own)
-        self._own = self._begin = images[own[0]] if own else ()
+        same_place = [ref for ref in refs if (ref.partition, ref.parallelism) == (place.partition, place.parallelism)]
+        images = read_images(self._store, refs if redistribute else same_place)
+        self._own = self._begin = images[same_place[0]] if same_place else ()
         if redistribute:
             by_partition, before = {ref.partition: sections for ref, sections in images.items()}, parallelism.pop()
             self._begin = redistributed(by_partition, before, place)
@@ -118,7 +118,7 @@ class NonKeyedState:
         return None if sections == self._own else encode_image(Image(self._job_id, self._operator, sections))
 
     def upload(self, data: bytes, task: TaskRequest, open_uploader: Callable[[], Uploader]) -> ObjectSlice:
-        """Upload an image under the attempt's own name; where it is. Raises `VarviteError`."""
+        """Upload an image under the attempt's own name; answers its place. Raises `VarviteError`."""
         name = layout.image(task.batch.slot, self._operator, self._place.partition, task.tag)
         with open_uploader() as uploader:
             upload = uploader.submit_bytes(name, data)
@@ -126,7 +126,7 @@ class NonKeyedState:
         return ObjectSlice(name, 0, len(data), zlib.crc32(data))
 
     def confirm(self, sections: Sections, at: Link) -> None:
-        """The batch whose end these sections are has become commit `at`."""
+        """Make the sections the state of commit `at`, as which their batch was committed."""
         self._own = self._begin = sections
         self._shares = {}
         if self._backend is not None:
@@ -134,11 +134,11 @@ class NonKeyedState:
         self._version = _Version(at, redistributed=False)
 
     def drop(self) -> None:
-        """The function and its handles are thrown away."""
+        """Throw the function's handles away."""
         self._backend = None
 
     def forget(self) -> None:
-        """Restore before the next batch, in any case."""
+        """Require a restore before the next batch, in any case."""
         self._version = None
 
 

@@ -1,7 +1,7 @@
-"""When a part of a batch's changes is cut and uploaded while the function goes on; pure (design 4).
+"""Decides when a part of a batch's changes is cut and uploaded while the function goes on; pure.
 
-Nothing here affects what the state is, only in how many pieces it travels. So estimates will do: how many bytes the
-changes are is known only when they are encoded, and is learnt from what the operator encoded last on this worker.
+Nothing here affects what the state is, only in how many pieces it travels. So estimates will do: the size of
+the changes is known only when they are encoded, and is learnt from what the operator encoded last on this worker.
 
 Invariants: I10 (the parts of an attempt, each of which is a reference in the chain, grow with the logarithm of its
 changes; what the counting costs is bounded by what the changes cost).
@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 COUNTS_PER_PART: Final = 4
-"""Pending rows are counted about so many times before a part is full."""
+"""Counts of the pending rows, about, before a part is full."""
 PARTS_PER_DOUBLING: Final = 32
-"""After so many parts of one attempt they become twice as large, and so on."""
+"""Parts of one attempt after which parts become twice as large, and so on."""
 LEARNT_ROWS_MIN: Final = 1_000
 """A segment of fewer rows says little of the next: it is mostly header."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSizes:
-    """What was learnt of an operator's changes; until then a guess, rather too large than too small."""
+    """Measured sizes of an operator's changes; until then a guess, rather too large than too small."""
 
     row_bytes: float = 100.0
     """Encoded bytes per row of changes."""
@@ -47,7 +47,7 @@ class GrowingPart:
     input_bytes: int = 0
     """Input since the last cut."""
     counted_bytes: int = 0
-    """How much of it had come when the rows were last counted."""
+    """The part of `input_bytes` that had come when the rows were last counted."""
 
     @property
     def target_bytes(self) -> int:
@@ -59,7 +59,7 @@ class GrowingPart:
         return replace(self, input_bytes=self.input_bytes + size_bytes)
 
     def is_count_due(self, sizes: ChangeSizes) -> bool:
-        """Whether so much input has come that counting the pending rows may find the part full.
+        """Has so much input come that counting the pending rows may find the part full?
 
         Counting visits every pending key, so it must not happen for each input batch. Changes go with input: by the
         ratio that was learnt, and not above the input for functions that change the same keys again and again.
@@ -72,7 +72,7 @@ class GrowingPart:
         return replace(self, counted_bytes=self.input_bytes)
 
     def is_full(self, rows: int, sizes: ChangeSizes) -> bool:
-        """Whether so many pending rows are a part."""
+        """Are so many pending rows a part?"""
         return rows > 0 and rows * sizes.row_bytes >= self.target_bytes
 
     def after_cut(self) -> GrowingPart:

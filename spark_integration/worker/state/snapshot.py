@@ -1,4 +1,4 @@
-"""The checkpoint of a partition with the changelog off: a snapshot of its whole state (design 9).
+"""The checkpoint of a partition with the changelog off: a snapshot of its whole state.
 
 It is uploaded before the batch is acknowledged.
 
@@ -66,18 +66,18 @@ class CheckpointSnapshot:
         slot, operator = batch.slot, batch.operator.operator
         old = set(files_to_rewrite(base, slot, FILE_AGE_MAX)) if base else set[str]()
         reusable = {(f.file, f.size_bytes, f.crc32): f for f in base.files if f.file not in old} if base else {}
-        named: list[SnapshotFile] = []
+        files: list[SnapshotFile] = []
         fail_point("worker.before_segment_upload")
         with self._uploader() as uploader:
             uploads: list[Future[None]] = []
             for index, file in enumerate(local):
-                known = reusable.get((file.file, file.size_bytes, file.crc32))
-                if known is None:
+                uploaded = reusable.get((file.file, file.size_bytes, file.crc32))
+                if uploaded is None:
                     name = layout.segment(slot, operator, task.partition, task.tag, index)
                     uploads.append(uploader.submit_file(name, file.path))
-                    known = SnapshotFile(file.file, name, file.size_bytes, file.crc32)
-                named.append(known)
+                    uploaded = SnapshotFile(file.file, name, file.size_bytes, file.crc32)
+                files.append(uploaded)
             for upload in uploads:
                 upload.result()
         fail_point("worker.after_segment_upload")
-        return tuple(named)
+        return tuple(files)

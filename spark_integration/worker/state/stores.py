@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class WorkingStores:
-    """Opens stores as requests say; used by the main thread of a state worker."""
+    """Opens the stores that requests describe; used by the main thread of a state worker."""
 
     def __init__(self) -> None:
         self._memory: SharedMemory | None = None
         self._memory_of: MemoryShare | None = None
 
     def open_local(self, request: OperatorRequest, target: RestoreTarget, directory: Path) -> WorkingStore | None:
-        """What an earlier process left in the local directory, if it can be used."""
+        """The store that an earlier process has left in the local directory, if it can be used."""
         return self.open_copy(request, target, directory) if request.backend == "rocksdb" else None
 
     def open_copy(self, request: OperatorRequest, target: RestoreTarget, directory: Path) -> RocksDBStore | None:
@@ -83,13 +83,13 @@ class WorkingStores:
     def _replayed(
         self, request: OperatorRequest, target: RestoreTarget, view: LineView, reader: ChainReader, directory: Path
     ) -> WorkingStore:
-        made = _new_store(request, target, directory)
+        store = _new_store(request, target, directory)
         try:
-            catch_up(view, target, made, reader, request.downloads)
+            catch_up(view, target, store, reader, request.downloads)
         except BaseException:
-            made.close()
+            store.close()
             raise
-        return made
+        return store
 
     def restore_rocksdb(
         self,
@@ -125,7 +125,7 @@ class WorkingStores:
             release: Gives the source's files up; called after it was closed.
 
         Raises:
-            VarviteError: a custom store cannot be made.
+            VarviteError: a custom store cannot be store.
         """
 
         def close() -> None:
@@ -137,14 +137,14 @@ class WorkingStores:
         if request.backend == "hashmap":
             return _filled_later(target, source, close)
         try:
-            made = _new_store(request, target, directory)
+            store = _new_store(request, target, directory)
             try:
                 if source.version != ORIGIN:
-                    copy_store(source, made)
+                    copy_store(source, store)
             except BaseException:
-                made.close()
+                store.close()
                 raise
-            return made
+            return store
         finally:
             close()
 
@@ -167,12 +167,12 @@ class WorkingStores:
 def _filled_later(target: RestoreTarget, source: RocksDBStore, close: Callable[[], None]) -> HashMapStore:
     """A hashmap store that takes the state over from a RocksDB store when it needs it."""
     try:
-        made = _new_hashmap_store(target)
-        made.load_later(source, close)
+        store = _new_hashmap_store(target)
+        store.load_later(source, close)
     except BaseException:
         close()
         raise
-    return made
+    return store
 
 
 def _new_hashmap_store(target: RestoreTarget) -> HashMapStore:
@@ -184,7 +184,7 @@ def _new_store(request: OperatorRequest, target: RestoreTarget, directory: Path)
     directory.parent.mkdir(parents=True, exist_ok=True)
     if request.backend == "hashmap":
         return _new_hashmap_store(target)
-    wanted = StoreTarget(
+    store_target = StoreTarget(
         operator=target.operator,
         key_type=target.key_type,
         low=target.low,
@@ -192,4 +192,4 @@ def _new_store(request: OperatorRequest, target: RestoreTarget, directory: Path)
         directory=directory,
         options=request.backend_options.factory,
     )
-    return open_custom_store(request.backend, wanted)
+    return open_custom_store(request.backend, store_target)

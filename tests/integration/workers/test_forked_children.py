@@ -12,11 +12,11 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.workers.echo_state_worker import facts_of
+from tests.workers.probe import kill_worker
 from tests.workers.state_worker_setup import Executor, alive, eventually
 from varvite.changelog.working_stores.options import BackendSettings
 from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.processes import EXIT_FORKED
-from varvite.spark_integration.transport.probe import kill_worker
 from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:

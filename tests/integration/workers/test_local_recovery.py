@@ -17,6 +17,7 @@ from pyspark import cloudpickle
 
 from tests.jobs.materializer_world import Events
 from tests.jobs.worker_job import Operation, WorkerJob, element_rows
+from tests.workers.probe import kill_worker, probe
 from tests.workers.state_worker_setup import Executor, alive, eventually, split
 from varvite.changelog.api.descriptors import ValueStateDescriptor
 from varvite.changelog.chain.view import LineView
@@ -32,7 +33,6 @@ from varvite.spark_integration.functions.keyed import KeyedProcessFunction, Runt
 from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.messages.summary import Summary
 from varvite.spark_integration.transport.connection import WorkerLaunch
-from varvite.spark_integration.transport.probe import kill_worker, probe
 from varvite.storage.format import layout
 from varvite.storage.format.records import SnapshotFloor
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.workers.echo_state_worker import FACTORY, facts_of
+from tests.workers.probe import homes, kill_worker, probe
 from tests.workers.state_worker_setup import Executor, alive, eventually, opening, rows, split
 from varvite.changelog.working_stores.options import BackendSettings
 from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.messages.protocol import Ready, row_tag
 from varvite.spark_integration.transport.executor_jvm import find_jvm
-from varvite.spark_integration.transport.home import PARENT_SOCKET, connect, worker_socket
-from varvite.spark_integration.transport.probe import homes, kill_worker, log_tail, probe
+from varvite.spark_integration.transport.home import PARENT_SOCKET, connect, log_tail, worker_socket
 from varvite.spark_integration.transport.wire import Channel, PeerLostError
 from varvite.spark_integration.worker.process import parent as worker_parent
 from varvite.storage.clock import SystemTokens

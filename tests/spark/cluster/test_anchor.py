@@ -17,7 +17,7 @@ from varvite.spark_integration.driver.operator_executor import keyed_input
 from varvite.spark_integration.driver.placement.anchor import Anchor
 from varvite.spark_integration.driver.placement.anchors import MERGE_SETTINGS, Anchors
 from varvite.spark_integration.driver.placement.decision import Executor, JoinForm
-from varvite.spark_integration.driver.placement.live_executors import LiveExecutors
+from varvite.spark_integration.driver.placement.spark_internals import LiveExecutors
 from varvite.spark_integration.driver.placement.standbys import StandbyCopies
 from varvite.spark_integration.elements.side_by_side import side_by_side
 from varvite.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN

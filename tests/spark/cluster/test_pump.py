@@ -223,7 +223,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.spark.cluster.test_pump import Batches
 from tests.workers.state_worker_setup import alive, eventually
-from varvite.spark_integration.transport.probe import probe
+from tests.workers.probe import probe
 session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 batches = Batches(session, "job")
 batches.run(10)

@@ -27,7 +27,7 @@ from tests.spark.conftest import SETTINGS
 from tests.spark.keyed_jobs import INPUT, OUTPUT, Sums
 from varvite import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment, Types, ValueStateDescriptor
 from varvite.spark_integration.driver import services
-from varvite.spark_integration.driver.placement.live_executors import LiveExecutors
+from varvite.spark_integration.driver.placement.spark_internals import LiveExecutors
 from varvite.spark_integration.driver.placement.standbys import StandbyWatch
 
 PLACED = f"{OUTPUT}, partition int, executor string"

@@ -154,7 +154,7 @@ def test_a_driver_that_can_accept_no_more_refuses_workers_at_once(
 def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_inbox, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(segment_inbox, "TIMEOUT_S", 0.05)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.bind(str(tmp_path / "inbox"))
     server.listen()

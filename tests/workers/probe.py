@@ -1,10 +1,10 @@
-"""Looks at the state workers of an executor from outside: for metrics, for error messages and for tests."""
+"""Looks at the state workers of an executor from outside, and kills them."""
 
 from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from varvite.spark_integration.transport.home import PARENT_SOCKET, WorkerHome, connect
 from varvite.spark_integration.transport.wire import Channel, ListWorkers, ParentReport, PeerLostError
@@ -13,11 +13,9 @@ from varvite.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from pathlib import Path
 
-_TAIL_BYTES: Final = 2000
-
 
 def probe(home: WorkerHome, timeout_s: float = 10.0) -> ParentReport | None:
-    """What the home's parent says of itself and its workers; None if none runs. Raises OSError."""
+    """The report of the home's parent about itself and its workers; None if none runs. Raises OSError."""
     connection = connect(home, PARENT_SOCKET)
     if connection is None:
         return None
@@ -30,16 +28,6 @@ def probe(home: WorkerHome, timeout_s: float = 10.0) -> ParentReport | None:
         return None  # it was just ending
     finally:
         channel.close()
-
-
-def log_tail(home: WorkerHome, size_bytes: int = _TAIL_BYTES) -> str:
-    """The end of the log of the parent and its workers; "" if there is none."""
-    try:
-        with home.log_path.open("rb") as log:
-            log.seek(max(0, home.log_path.stat().st_size - size_bytes))
-            return log.read(size_bytes).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def homes(local_directory: Path) -> list[WorkerHome]:
