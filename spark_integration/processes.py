@@ -51,7 +51,7 @@ def set_process_name(name: str) -> None:
 
 
 def thread_count() -> int:
-    """Operating system threads of this process; 1 where that cannot be told."""
+    """Operating system threads of this process; 1 where the system does not count them."""
     return len(list(Path("/proc/self/task").iterdir())) if _libc is not None else 1
 
 

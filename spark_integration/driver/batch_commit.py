@@ -154,7 +154,7 @@ class BatchCommitter:
 
 
 def winners_of(commit: Commit | None) -> dict[str, tuple[str, ...]]:
-    """By operator: the tag that won in each partition, in order; tells workers what is confirmed (I4)."""
+    """By operator: the tag that won in each partition, in order; workers confirm by it (I4)."""
     by_uid = by_operator(commit.parts) if commit else {}
     return {operator: tuple([partition.tag for partition in partitions]) for operator, partitions in by_uid.items()}
 

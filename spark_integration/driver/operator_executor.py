@@ -176,7 +176,7 @@ class OperatorExecutor:
         """Have the rows cached when they are first executed; `partitions` is their number if it must stay.
 
         A task and its copy may both leave their cached block, and a reader gets either. So a shuffle comes first where
-        tasks have copies: of its map outputs Spark reads those of one attempt, the one whose summary it gives the
+        tasks have copies: of its map outputs Spark reads those of one attempt, the one whose summary reaches the
         driver.
         """
         if self._has_copies:
@@ -253,7 +253,7 @@ def check_broadcast(summaries: OperatorSummaries, batch: int) -> None:
 def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[OperatorSummaries], batch: int) -> None:
     """I2 for cached blocks: each partition was executed by its winner only. Raises `BatchRedoError` otherwise.
 
-    A lost cached block makes Spark execute a partition again without saying so; its rows may differ.
+    A lost cached block makes Spark execute a partition again silently; its rows may differ.
     """
     # A tag is of one attempt of one partition, so tags alone say it when all is well, as nearly always.
     summaries = list(chain.from_iterable(operator.summaries for operator in winners))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 POLL_S: Final = 2.0
-"""One LIST in so many seconds; it is off the acknowledge path."""
+"""Interval of the LIST requests, which are off the acknowledge path."""
 
 
 class BaseSize(NamedTuple):

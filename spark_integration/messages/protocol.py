@@ -221,7 +221,7 @@ class BroadcastValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FunctionPackage(msgspec.Struct, frozen=True, kw_only=True):
-    """Pump → state worker: the function, if `Ready` asked for it."""
+    """Pump → state worker: the function, if `Ready` needs it."""
 
     function: bytes
     broadcasts: tuple[BroadcastValue, ...] = ()

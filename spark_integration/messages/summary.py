@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 JOINED_MEAN_BYTES_MAX: Final = 4 << 10
-"""Summaries of so many bytes on average are decoded together, which copies them; larger ones one by one."""
+"""Summaries up to this mean size are decoded together, which copies them; larger ones one by one."""
 
 
 class WorkerNote(msgspec.Struct, frozen=True, array_like=True):

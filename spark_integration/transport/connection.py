@@ -67,7 +67,7 @@ class WorkerConnector:
         jvm: Callable[[int], int] = find_jvm,
         clock: Clock | None = None,
     ) -> None:
-        """`jvm` gives, for this process's id, the id of the executor's JVM that the parent shall watch."""
+        """`jvm` finds the executor's JVM, which the parent watches, from the id of this process."""
         self._home = home
         self._launch = launch
         self._jvm = jvm
@@ -131,7 +131,7 @@ class WorkerConnector:
             raise OSError(report.error)
 
     def _start_parent(self) -> socket.socket:
-        """Start the parent unless somebody else has just done so; gives a connection to it. Raises OSError."""
+        """Start the parent unless another task has just done so; returns a connection to it. Raises OSError."""
         try:
             self._home.create()
         except FileNotFoundError as error:

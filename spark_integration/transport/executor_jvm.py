@@ -23,7 +23,7 @@ _LINEAGE_MAX: Final = 64
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """One process of a lineage."""
+    """A process among the ancestors."""
 
     pid: int
     name: str

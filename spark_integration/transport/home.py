@@ -5,7 +5,7 @@ process, serves one Python environment: workers of another interpreter or anothe
 
 ```
 <block manager directory>/varvite-<hash>/
-  lock                 held (flock) by whoever looks for, or starts, the parent
+  lock                 held (flock) while the parent is looked for or started
   parent.sock          the parent
   w-<worker>.sock      one state worker; <worker> is <job id>-<partition>
   w-<worker>.lock      held (flock) by the process that is this state worker
@@ -93,7 +93,7 @@ class WorkerHome:
 
 
 def executor_home(environment: Mapping[str, str]) -> WorkerHome:
-    """The home of this Python worker's executor, from the environment that Spark gives to Python workers.
+    """The home of this Python worker's executor, from the environment of a Python worker.
 
     Raises:
         InvalidRequestError: not called in a Python worker of a Spark executor.
@@ -152,9 +152,9 @@ def listen(home: WorkerHome, name: str) -> socket.socket:
 
 
 def connect(home: WorkerHome, name: str, *, timeout_s: float | None = None) -> socket.socket | None:
-    """A connection, or None if nobody listens there. Raises other OSErrors.
+    """A connection, or None if no process listens there. Raises other OSErrors.
 
-    `timeout_s` is for connecting and all that follows; 0: whatever would wait is an error, None: it waits.
+    `timeout_s` is for connecting and all that follows; 0: waiting is an error, None: no timeout.
     """
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     client.settimeout(timeout_s)

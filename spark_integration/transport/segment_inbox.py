@@ -2,8 +2,8 @@
 
 A segment that travels inside the chain's entry comes to the driver with its attempt's summary, as a row of the cached
 answer: through Spark's Python worker, the JVM's block store, a task result and back into Python. Megabytes cost tens
-of milliseconds that way. A worker on the driver's own machine gives them to the driver before it sends its summary,
-which then says only how long the segment was. Workers elsewhere do not find the socket and send it as before.
+of milliseconds that way. A worker on the driver's own machine hands them over before it sends its summary,
+which then has only the segment's length. Workers elsewhere do not find the socket, and the segment is in the summary.
 
 Invariants: I2 (what is handed over counts only if a summary that reached the driver names its tag), I10 (what the
 inbox holds is limited; what is refused travels with the summary). Nothing here is durable: the entry still holds the
@@ -112,7 +112,7 @@ class SegmentInbox:
         self.clear()
 
     def _accept(self) -> None:
-        with self._server:  # closed when nobody accepts any more, or workers would wait for ever to be let in
+        with self._server:  # closed at the end of accepting, or workers would wait for ever for their connection
             while True:
                 try:
                     connection, _ = self._server.accept()

@@ -169,7 +169,7 @@ class Channel:
                 raise InvariantError(f"a frame of kind {kind.name} does not belong into an Arrow stream")
 
     def shutdown(self, how: int = socket.SHUT_RDWR) -> None:
-        """Cut the connection (or one direction): whoever blocks in it, on either side, wakes up."""
+        """Cut the connection (or one direction): threads that block in it, on either side, wake up."""
         with suppress(OSError):  # the peer may have been faster
             self._socket.shutdown(how)
 

@@ -1,6 +1,6 @@
 """The gauges of a driver: how its jobs stood after their last checkpoints, as one Prometheus collector.
 
-What costs more than a look, such as the length of the log by operator, is computed when somebody asks, not in the
+Figures that take long, such as the length of the log by operator, are computed when they are collected, not in the
 batch.
 Series exist only for the jobs that run now and for the operators that they have (I10).
 """
@@ -139,7 +139,7 @@ class _Job:
     acknowledged_s: float | None = None
     batch_began_s: float | None = None
     operators: dict[str, OperatorGauges] | None = None
-    """Of `checkpoint`, once somebody has asked."""
+    """Figures of `checkpoint`, computed lazily."""
     slowest_s: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     """(operator, phase) → the slowest partition's time."""
 

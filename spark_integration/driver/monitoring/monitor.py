@@ -1,7 +1,7 @@
 """`/metrics`, `/healthz` and `/readyz` of a driver: one server for all queries of the process that name the same port.
 
 A query opens a monitor when it has taken its chain over, and closes it when it ends; the last one closes the server.
-Healthy: the process answers, so as soon as its last query has ended nobody does. Ready: every query works; a batch
+Healthy: the process answers; it does not once its last query has ended. Ready: every query works; a batch
 that has been executed for longer than `BATCH_MAX_S` or a materializer of its own that keeps dying needs people.
 
 Nothing here can fail a batch; a port that cannot be had is an error before the query starts.
@@ -82,7 +82,7 @@ class Site:
 
 @dataclass
 class MonitoringSites:
-    """The servers of a process, by what the user has asked for."""
+    """The servers of a process, by the address that the user has configured."""
 
     clock: Clock
     _lock: threading.Lock = field(default_factory=threading.Lock)

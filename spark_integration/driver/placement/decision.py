@@ -49,7 +49,7 @@ class Placement:
     """The executors of the partitions of operators with one parallelism."""
 
     executors: tuple[Executor, ...] = ()
-    """All that can run tasks, the one that is first asked for first."""
+    """All that can run tasks, in order of preference."""
     by_partition: tuple[Executor, ...] = ()
     came_from: tuple[str, ...] = ()
     """By partition: the host that it was on before it last moved; "" if it never did."""

@@ -140,7 +140,7 @@ class AcceptThread:
         except PeerLostError:
             channel.close()
             return
-        except Exception as error:  # noqa: BLE001  whoever connects may send anything
+        except Exception as error:  # noqa: BLE001  a client may send anything
             _log.warning("a connection sent no valid opening: %s", error)
             with suppress(PeerLostError):
                 channel.send_failure(describe_failure(error))

@@ -246,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jvm-fd", type=int, help="its pidfd; without it the process is polled")
     options = parser.parse_args(arguments)
     if os.fork():
-        os._exit(0)  # the starter waits for this process; the parent proper belongs to nobody
+        os._exit(0)  # the starter waits for this process; the parent proper is its orphan
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
     set_process_name("varvite-parent")
     server = socket.socket(fileno=options.listen_fd)

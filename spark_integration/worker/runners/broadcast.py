@@ -139,7 +139,7 @@ class BroadcastRunner(OperatorRunner):
         return self._digest.hexdigest() if self._has_broadcast else ""
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
-        """Execute the function for every row; the rows it yields, in order. After an error: nothing."""
+        """Execute the function for every row; returns its output, in order. After an error: nothing."""
         if self.error is not None or self._process is None:
             return []
         if self._input_schema is None or not self._input_schema.equals(batch.schema):

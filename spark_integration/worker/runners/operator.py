@@ -204,7 +204,7 @@ class OperatorRunner:
         self._timers.begin_batch(time_ms, watermark_ms)
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
-        """Execute the function for every row, by key group; the rows it yields, in order. After an error: nothing."""
+        """Execute the function for every row, by key group; returns its output, in order. After an error: nothing."""
         if self.error is not None or self._process is None:
             return []
         if self._input_schema is None or not self._input_schema.equals(batch.schema):
@@ -316,7 +316,7 @@ class OperatorRunner:
                 kept = untagged(rows)
                 if len(kept) == len(rows):
                     raise
-                columns = self._writer.columns(kept)  # for side outputs that nobody reads
+                columns = self._writer.columns(kept)  # for side outputs that are not read
         except InvalidRequestError as error:
             self.fail(error, None)
             return None

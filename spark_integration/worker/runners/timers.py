@@ -86,11 +86,11 @@ class TimerFiring:
     def fire(
         self, on_timer: Callable[[int, Any], Any], failed: Callable[[BaseException, Any], None]
     ) -> Iterator[list[Any]]:
-        """Fire all due timers; gives the output rows in pieces.
+        """Fire all due timers; yields the output rows in pieces.
 
         Args:
             on_timer: The user's function.
-            failed: Called with what it raised and the stored key; nothing fires afterwards.
+            failed: Called with its error and the stored key; nothing fires afterwards.
         """
         pop_due, context, key_type = self._service.pop_due, self.context, self._backend.key_type
         thaw = None if key_type.immutable else key_type.thaw

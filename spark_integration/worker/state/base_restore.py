@@ -125,7 +125,7 @@ class BaseRestorer:
             UnconfirmedMark(self._directory).clear()
 
     def keep_up(self, store: WorkingStore | None) -> None:
-        """Keep the local copy up while nobody waits."""
+        """Keep the local copy up to date; called between requests."""
         if self._local is not None:
             self._local.keep_up(store)
 
@@ -138,7 +138,7 @@ class BaseRestorer:
         return self._request.backend == "rocksdb"
 
     def _open_local(self, view: LineView) -> WorkingStore | None:
-        """The newest state of the line that is on this host and that nobody uses; None if there is none."""
+        """The newest state of the line that is on this host and not in use; None if there is none."""
         if self._local is None:
             return self._working_stores.open_local(self._request, self._target(), self._directory)
         candidates = self._local.candidates()

@@ -1,7 +1,7 @@
 """The local copy of one operator's key groups that a state worker uses and leaves behind, with local recovery on.
 
 Invariants: I9 (a copy is only used if its version is on the line; `BaseRestorer` decides), I10 (what a crash makes it
-lose is bounded by the flush interval, what nobody uses is swept).
+lose is bounded by the flush interval, unused copies are swept).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log: Final = logging.getLogger(__name__)
 LOCK_WAIT_S: Final = 2.0
 """A process that is ending lets go of the copy within this time."""
 BRIEF_WAIT_S: Final = 30.0
-"""So long is waited for a standby that is bringing the copy up."""
+"""Timeout of waiting for a standby that is bringing the copy up."""
 _LOCK_TICK_S: Final = 0.02
 
 
@@ -85,7 +85,7 @@ class LocalPlace:
             self._held.discard()
 
     def keep_up(self, store: WorkingStore | None) -> None:
-        """While nobody waits: flush what a crash would lose, and remove what nobody uses."""
+        """Flush what a crash would lose, and remove unused copies; called between requests."""
         now_s = self._clock.monotonic_s()
         if isinstance(store, RocksDBStore) and self._flushed != store.version and now_s >= self._flush_at_s:
             store.flush()

@@ -30,7 +30,7 @@ class ChangeSizes:
     """Encoded bytes of changes per byte of input."""
 
     def learnt(self, rows: int, encoded_bytes: int, input_bytes: int) -> ChangeSizes:
-        """After changes that came from so many bytes of input were encoded."""
+        """The sizes after `rows` changes of `input_bytes` of input were encoded."""
         if rows < LEARNT_ROWS_MIN:
             return self
         return ChangeSizes(encoded_bytes / rows, encoded_bytes / max(1, input_bytes))

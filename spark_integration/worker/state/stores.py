@@ -115,7 +115,7 @@ class WorkingStores:
     ) -> WorkingStore:
         """A store of the request's kind with the state of a RocksDB store, which is closed when it is needed no more.
 
-        A hashmap store takes the state over from it by and by; any other kind does so at once.
+        A hashmap store takes the state over from it lazily; any other kind does so at once.
 
         Args:
             request: Says the kind.

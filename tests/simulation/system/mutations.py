@@ -288,7 +288,7 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     ),
     "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
     "who finds the slot taken does not look by whom": (
-        Mutation(ClaimRequest, "_judged", _refused_is_won, "I", STALLS | {"hang": 0.02, "hedged": True}),
+        Mutation(ClaimRequest, "_outcome", _refused_is_won, "I", STALLS | {"hang": 0.02, "hedged": True}),
     ),
     "each attempt of an upload is encrypted anew": (
         Mutation(prepared_object, "prepare", _prepared_for_each_attempt, "written again", {"encrypted": True}),
@@ -297,7 +297,7 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "log data is not encrypted": (
         Mutation(
             JobStore,
-            "_as_stored",
+            "_open_stores",
             _log_in_plain,
             "is not encrypted",
             {"encrypted": True, "log_elsewhere": True, "inline_bytes_max": 0},
@@ -305,7 +305,7 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     ),
     "a clone looks for its source's log beside the chain": (
         Mutation(
-            JobStore, "_reads", _shared_beside_the_chain, "I", CLONED | {"log_elsewhere": True, "encrypted": False}
+            JobStore, "_locate", _shared_beside_the_chain, "I", CLONED | {"log_elsewhere": True, "encrypted": False}
         ),
     ),
     "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),
