@@ -33,7 +33,7 @@ from varvite.materializer.commands.output.progress import (
     JsonReporter,
     ReporterGroup,
 )
-from varvite.materializer.commands.package.command import package
+from varvite.materializer.commands.package import package
 from varvite.materializer.commands.pins import pins
 from varvite.materializer.commands.restore import restore
 from varvite.materializer.commands.savepoints import savepoint

@@ -76,7 +76,7 @@ COVERED: dict[str, str] = {
         "tests/unit/materializer/commands/test_tools_document.py::test_the_commands_of_the_page_run",
     ),
     "varvite package --output lib":
-        "tests/unit/materializer/commands/package/test_command.py::test_the_command_of_the_page_runs",
+        "tests/unit/materializer/commands/test_package.py::test_the_command_of_the_page_runs",
     "python -m benchmarks.driver_cost":
         "tests/unit/benchmarks/test_driver_cost.py::test_the_drivers_cost_is_measured",
     "deploy/spark_submit.sh --storage s3://bucket/varvite --job orders -- --master yarn --py-files varvite.zip orders.py":  # noqa: E501

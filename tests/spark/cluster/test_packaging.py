@@ -77,7 +77,7 @@ def submit(cluster: StandaloneCluster, packaged: dict[str, Any], python: Path, d
 
 
 def test_a_job_runs_on_a_cluster_that_has_nothing_of_varvite(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["package", "--output", str(tmp_path / "lib"), "--compression", "1", "--json"])
+    done = CliRunner().invoke(main, ["package", "--output", str(tmp_path / "lib"), "--json"])
     assert done.exit_code == 0, done.output
     packaged = json.loads(done.output)
     python = bare_python(tmp_path / "bare")

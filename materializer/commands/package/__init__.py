@@ -1,1 +1,0 @@
-"""TODO: one paragraph, and a table of what each module owns."""
