@@ -1,8 +1,8 @@
-"""Which images of non-keyed state count after a commit; pure.
+"""The images of non-keyed state that count after a commit. Pure.
 
-An image is the whole non-keyed state of one (operator, partition) as of the commit whose batch wrote it, and counts
+An image is the whole non-keyed state of one (operator, partition) as of the commit whose batch wrote it. It counts
 until the partition writes another one. When the parallelism of an operator changes, the images of its old partitions
-count no more: the first batch has written those of the new ones.
+no longer count: the first batch has written those of the new ones.
 
 Invariants: I5 (the images that count are a function of the line), I7 (what counts is named by every full entry).
 """
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import Commit
 
 COPY_BYTES: Final = 16 << 20
-"""Images that one full entry copies, about; the oldest come first, and one larger image is copied alone."""
+"""Approximate limit of the images that one full entry copies, the oldest first; a larger image is copied alone."""
 
 
 def own_images(commit: Commit, blob_offset: int) -> tuple[ImageRef, ...]:
-    """What the commit's own batch wrote; inline images are slices of the chain object.
+    """The images that the commit's own batch wrote; inline ones are slices of the chain object.
 
     Args:
         commit: The commit.
-        blob_offset: Where in its object the blob begins, bytes.
+        blob_offset: Place in its object at which the blob begins, bytes.
     """
     name = layout.chain(commit.seq)
     parallelism = {operator.uid: operator.parallelism for operator in commit.operators}
-    found: list[ImageRef] = []
+    images: list[ImageRef] = []
     for part in commit.parts:
         data = part.image_uploaded
         if part.image is not None:
             data = ObjectSlice(name, blob_offset + part.image.offset, part.image.length, part.image.crc32)
         if data is not None:
-            found.append(ImageRef(part.operator, part.partition, parallelism[part.operator], commit.seq, data))
-    return tuple(found)
+            images.append(ImageRef(part.operator, part.partition, parallelism[part.operator], commit.seq, data))
+    return tuple(images)
 
 
 def kept_images(images: Sequence[ImageRef], commit: Commit) -> tuple[ImageRef, ...]:
-    """Those images of the commit's base that still count after it."""
+    """The images of the commit's base that still count after it."""
     if not images:
         return ()
     parallelism = {operator.uid: operator.parallelism for operator in commit.operators}
@@ -55,16 +55,16 @@ def kept_images(images: Sequence[ImageRef], commit: Commit) -> tuple[ImageRef, .
     )
 
 
-def joined_images(kept: Iterable[ImageRef], own: Iterable[ImageRef]) -> tuple[ImageRef, ...]:
-    """Both, by operator and partition."""
-    return tuple(sorted((*kept, *own), key=lambda image: (image.operator, image.partition)))
+def joined_images(kept: Iterable[ImageRef], written: Iterable[ImageRef]) -> tuple[ImageRef, ...]:
+    """Both together, by operator and partition."""
+    return tuple(sorted((*kept, *written), key=lambda image: (image.operator, image.partition)))
 
 
 def images_to_copy(images: Iterable[ImageRef]) -> tuple[ImageRef, ...]:
-    """Which images a full entry takes into its own pack: the oldest, about `COPY_BYTES` of them, at least one.
+    """The images that a full entry copies into its own pack: the oldest, about `COPY_BYTES` of them, at least one.
 
-    A reference to an object of an old slot keeps everything since then from being collected. So none stays old for ever
-    (I7, I10); and as long as all images together are small, a full entry needs nothing of what was before it.
+    A reference to an object of an old slot keeps everything since then from being collected, so no reference may stay
+    old for ever (I7, I10). As long as all images together are small, a full entry needs no object before it.
     """
     chosen: list[ImageRef] = []
     slices: set[ObjectSlice] = set()
@@ -80,5 +80,5 @@ def images_to_copy(images: Iterable[ImageRef]) -> tuple[ImageRef, ...]:
 
 
 def _age_slot(image: ImageRef) -> int:
-    """The slot that the image's object is of; what is another job's is older than all, so that its hold can go."""
+    """The slot of the image's object. Another job's object counts as the oldest, so that its hold can be released."""
     return 0 if layout.is_shared(image.data.name) else layout.object_slot(image.data.name)

@@ -49,20 +49,20 @@ def violations_of_succession(entry: Entry, before: Entry) -> list[str]:
         entry: Above `before`; neither may stand in the hole of a collected commit.
         before: The entry at the slot below.
     """
-    found: list[str] = []
+    violations: list[str] = []
     if entry.seq != before.seq + 1:
-        found.append(f"entry {entry.seq} does not follow entry {before.seq} (I6)")
+        violations.append(f"entry {entry.seq} does not follow entry {before.seq} (I6)")
     if isinstance(entry, Commit) and entry.epoch != before.epoch:
-        found.append(f"run {entry.epoch} committed {entry.seq} after run {before.epoch} had taken over (I6)")
+        violations.append(f"run {entry.epoch} committed {entry.seq} after run {before.epoch} had taken over (I6)")
     newest = before.link if isinstance(before, Commit) else before.commit
     if isinstance(entry, Fence) and entry.commit != newest:
-        found.append(f"fence {entry.seq} names commit {entry.commit.seq}, the line's newest is {newest.seq} (I6)")
+        violations.append(f"fence {entry.seq} names commit {entry.commit.seq}, the line's newest is {newest.seq} (I6)")
     numbers = {RANGE_OF(floor): floor.number for floor in entry.floors}
     lower = [floor for floor in before.floors if numbers.get(RANGE_OF(floor), 0) < floor.number]
     bounds, bounds_before = bounds_of(entry), bounds_of(before)
     if lower or bounds.keep_from < bounds_before.keep_from or bounds.retained_from < bounds_before.retained_from:
-        found.append(f"entry {entry.seq} lowers the bounds {bounds_before} or the floors {lower} (I7)")
-    return found
+        violations.append(f"entry {entry.seq} lowers the bounds {bounds_before} or the floors {lower} (I7)")
+    return violations
 
 
 def violations_of_commit(commit: Commit, parent: Commit | None) -> list[str]:
@@ -70,20 +70,20 @@ def violations_of_commit(commit: Commit, parent: Commit | None) -> list[str]:
 
     `parent` is the commit that it names as its parent; None if it names none.
     """
-    found = [*_violations_of_parts(commit)]
+    violations = [*_violations_of_parts(commit)]
     if commit.parent != (ORIGIN if parent is None else parent.link):
-        found.append(f"commit {commit.seq} names {commit.parent} as its parent, not {parent and parent.link} (I3)")
+        violations.append(f"commit {commit.seq} names {commit.parent} as its parent, not {parent and parent.link} (I3)")
     before = parent.batch if parent is not None and parent.query_id == commit.query_id else -1
     if commit.source is None and commit.batch != before + 1:
-        found.append(f"batch {commit.batch} was executed on {commit.parent.seq}, not on the batch before (I3)")
+        violations.append(f"batch {commit.batch} was executed on {commit.parent.seq}, not on the batch before (I3)")
     if parent is not None and commit.time_ms < parent.time_ms:
-        found.append(f"time went back from {parent.time_ms} to {commit.time_ms} at {commit.seq} (I5)")
+        violations.append(f"time went back from {parent.time_ms} to {commit.time_ms} at {commit.seq} (I5)")
     watermark_ms = None if parent is None else parent.watermark_ms
     if watermark_ms is not None and (commit.watermark_ms is None or commit.watermark_ms < watermark_ms):
-        found.append(f"the watermark went back from {watermark_ms} to {commit.watermark_ms} at {commit.seq} (I5)")
+        violations.append(f"the watermark went back from {watermark_ms} to {commit.watermark_ms} at {commit.seq} (I5)")
     if not bounds_of(commit).is_complete(commit):
-        found.append(f"commit {commit.seq} gives itself up: {bounds_of(commit).missing(commit)} (I7)")
-    return found
+        violations.append(f"commit {commit.seq} gives itself up: {bounds_of(commit).missing(commit)} (I7)")
+    return violations
 
 
 def violations_of_view(view: LineView, commit: Commit) -> list[str]:

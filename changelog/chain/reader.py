@@ -1,4 +1,4 @@
-"""Reading the chain: verified entries, the head, and the view of a commit. For drivers, materializers and readers.
+"""Reads the chain: verified entries, the head, and the view of a commit. For drivers, materializers and readers.
 
 Invariants: I8 (an entry must carry the seq of its name, its job's id and, if it was referred to, the right token).
 """
@@ -25,19 +25,19 @@ EntryKind = Literal["fence", "commit"]
 
 
 READ_THREADS: Final = 8
-"""Entries read at the same time; each may have 16 MiB."""
+"""Entries that are read at the same time; each may have 16 MiB."""
 _KINDS: Final[tuple[EntryKind, EntryKind]] = ("fence", "commit")
 _KIND_BYTES: Final = PREFIX_BYTES + len(b'{"kind":"commit"')
 
-_Wanted = TypeVar("_Wanted")
-_Read = TypeVar("_Read")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 HEAD_TRIES: Final = 16
-"""The head may be collected between LIST and GET only while newer heads appear."""
+"""LISTs before giving up: the head can be collected between LIST and GET, but only while newer heads appear."""
 
 
 class StoredEntry(NamedTuple):
-    """A verified entry, its blob, and where in the object the blob begins, in bytes."""
+    """A verified entry, its blob, and the place in the object at which the blob begins, in bytes."""
 
     entry: Entry
     blob: memoryview
@@ -45,14 +45,14 @@ class StoredEntry(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The view of a commit, and the newest commits of its line as far as they were read: full, path, base."""
+    """The view of a commit, and those of the newest commits of its line that were read: full, path, base."""
 
     view: LineView
     commits: tuple[Commit, ...]
 
 
 class _Older(NamedTuple):
-    """What counts of a commit before those that a view was read from."""
+    """A commit before those that a view was read from, as far as retention is concerned."""
 
     retained: Retained
     parent: Link
@@ -78,11 +78,11 @@ class ChainReader:
 
     def list_seqs(self, start_after: int = 0) -> tuple[int, ...]:
         """The seqs of all entries above `start_after`, in order; collected commits are missing."""
-        found = self._store.list(layout.CHAIN, start_after=layout.chain(start_after))
-        return tuple(layout.chain_seq(meta.name) for meta in found)
+        listed = self._store.list(layout.CHAIN, start_after=layout.chain(start_after))
+        return tuple(layout.chain_seq(meta.name) for meta in listed)
 
     def read(self, seq: int) -> StoredEntry:
-        """Entry `seq`, whole and verified.
+        """Read entry `seq`, whole and verified.
 
         Raises `MissingObjectError`, `CorruptDataError`, `IncompatibleError`; `LineageError` if it is another job's.
         """
@@ -102,7 +102,7 @@ class ChainReader:
         return StoredEntry(entry, blob, len(data) - len(blob))
 
     def read_commit(self, link: Link) -> StoredCommit:
-        """The commit that `link` names; errors as `read`, and `CorruptDataError` if another entry stands there."""
+        """Read the commit that `link` names; errors as `read`, and `CorruptDataError` if another entry stands there."""
         stored = self.read(link.seq)
         if not isinstance(stored.entry, Commit) or stored.entry.link != link:
             raise CorruptDataError(
@@ -128,7 +128,7 @@ class ChainReader:
             return None
 
     def read_kind(self, seq: int) -> EntryKind:
-        """Whether entry `seq` is a fence or a commit, from its first bytes if they tell; errors as `read`."""
+        """The kind of entry `seq`, from its first bytes if they show it; errors as `read`."""
         start = self._store.get_range(layout.chain(seq), 0, _KIND_BYTES)
         for kind in _KINDS:
             if start.startswith(MAGIC) and start[PREFIX_BYTES:].startswith(b'{"kind":"%b"' % kind.encode()):
@@ -136,14 +136,14 @@ class ChainReader:
         return "commit" if isinstance(self.read(seq).entry, Commit) else "fence"
 
     def read_all(self, seqs: Sequence[int]) -> tuple[Entry | None, ...]:
-        """Many entries at the same time, in the order asked for; None for one that is not there."""
+        """Read many entries at the same time, in the order of `seqs`; None for one that is not there."""
         return tuple(in_parallel(self._find, seqs))
 
     def head(self, known_seq: int = 0) -> Entry | None:
         """The entry with the highest seq; None if the chain is empty.
 
         Args:
-            known_seq: A seq that once was the head: only entries from there on are listed. 0 lists all.
+            known_seq: Seq of an earlier head: only entries from there on are listed. 0 lists all.
         """
         for _ in range(HEAD_TRIES):
             seq = head_seq(self.list_seqs(max(0, known_seq - 1)))
@@ -159,7 +159,7 @@ class ChainReader:
         return self.newest_under(self.head())
 
     def newest_under(self, head: Entry | None) -> Commit | None:
-        """The newest commit on this entry's line, be it itself; None if it has none. Errors as `read_commit`."""
+        """The newest commit on this entry's line, perhaps itself; None if it has none. Errors as `read_commit`."""
         link = newest_commit(head)
         return None if link == ORIGIN else self.read_commit(link).commit
 
@@ -174,24 +174,25 @@ class ChainReader:
         return Line(resolve(base, full, path), (full.commit, *(p.commit for p in path), base.commit))
 
     def retained_before(self, line: Line, count: int, bounds: RetentionBounds) -> tuple[Retained, ...]:
-        """The newest commits of the line that are older than those it was read from, at most `count`, oldest first.
+        """The newest commits of the line before those that it was read from, at most `count`, oldest first.
 
-        It ends at the first one that is not complete by the bounds, gone or damaged. Thousands may be retained, each of
-        megabytes if there are thousands of partitions: only those that are just being read are in memory (I10).
+        They end before the first one that is gone, damaged, or not complete by the bounds. Thousands of commits may be
+        retained, each of megabytes if there are thousands of partitions. Only those that are being read are in memory
+        at any time (I10).
         """
         if not line.commits or count < 1:
             return ()
         at = line.commits[0].parent
         ahead = [link for link in line.view.line if link.seq <= at.seq][-count:]
-        known = dict(zip(ahead, in_parallel(self._find_older, ahead), strict=True))
-        found: list[Retained] = []
-        while at != ORIGIN and len(found) < count:
-            older = known[at] if at in known else self._find_older(at)
+        read_ahead = dict(zip(ahead, in_parallel(self._find_older, ahead), strict=True))
+        retained: list[Retained] = []
+        while at != ORIGIN and len(retained) < count:
+            older = read_ahead[at] if at in read_ahead else self._find_older(at)
             if older is None or not bounds.is_complete(older.retained):
                 break
-            found.append(older.retained)
+            retained.append(older.retained)
             at = older.parent
-        return tuple(reversed(found))
+        return tuple(reversed(retained))
 
     def _find_older(self, link: Link) -> _Older | None:
         commit = self.find_link(link)
@@ -204,12 +205,15 @@ class ChainReader:
             return None
 
 
-def in_parallel(read: Callable[[_Wanted], _Read], wanted: Sequence[_Wanted]) -> list[_Read]:
-    """`read` of each, in the order of `wanted`, up to `READ_THREADS` at the same time; the first error is raised."""
-    if len(wanted) <= 1:
-        return [read(one) for one in wanted]
-    with ThreadPoolExecutor(min(READ_THREADS, len(wanted)), thread_name_prefix="varvite-chain") as pool:
-        return list(pool.map(read, wanted))
+def in_parallel(read: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Call `read` with each item, up to `READ_THREADS` at the same time; the results are in the items' order.
+
+    The first error is raised.
+    """
+    if len(items) <= 1:
+        return [read(item) for item in items]
+    with ThreadPoolExecutor(min(READ_THREADS, len(items)), thread_name_prefix="varvite-chain") as pool:
+        return list(pool.map(read, items))
 
 
 def head_seq(seqs: Iterable[int]) -> int:

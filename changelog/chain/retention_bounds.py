@@ -1,4 +1,4 @@
-"""From where on a chain is kept, and so which of its commits are complete; pure.
+"""Retention bounds of a chain, and the rule whether a commit is still complete. Pure.
 
 Invariants: I7 (what a complete commit needs is not deleted; both bounds only rise along the chain).
 """
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Retained(NamedTuple):
-    """What of a commit says whether it is complete."""
+    """The two numbers of a commit on which its completeness depends."""
 
     seq: int
     needs_from: int
 
 
 class RetentionBounds(NamedTuple):
-    """What an entry, and perhaps pins, say of what is kept."""
+    """The bounds that an entry, and perhaps pins, set to deletion."""
 
     keep_from: int = 0
     """Objects of lower slots may be deleted."""
@@ -30,26 +30,26 @@ class RetentionBounds(NamedTuple):
 
     @property
     def complete_from(self) -> int:
-        """No commit of a lower seq is complete: what a commit needs is of its own slot or of lower ones."""
+        """No commit of a lower seq is complete: a commit needs only objects of its own slot or of lower ones."""
         return max(self.keep_from, self.retained_from)
 
     def is_complete(self, commit: Commit | Retained) -> bool:
-        """Whether everything is kept that a restore of the commit reads."""
+        """Tell whether everything that a restore of the commit reads is kept."""
         return commit.needs_from >= self.keep_from and commit.seq >= self.retained_from
 
     def missing(self, commit: Commit) -> str:
-        """Why a commit is not complete, for an error."""
+        """The reason why a commit is not complete, for an error."""
         if commit.needs_from < self.keep_from:
             return f"it needs objects from seq {commit.needs_from} on, and those below {self.keep_from} may be deleted"
         return f"what only commits below seq {self.retained_from} need may be deleted"
 
     def down_to(self, seq: int) -> RetentionBounds:
-        """Everything from this seq on is kept, too."""
+        """The bounds if everything from this seq on is kept as well."""
         return RetentionBounds(min(self.keep_from, seq), min(self.retained_from, seq))
 
 
 def bounds_of(entry: Entry, pins: Iterable[Pin] = ()) -> RetentionBounds:
-    """The bounds of a head; pins must have been listed after it was read."""
+    """The bounds that a head sets; pins must have been listed after it was read."""
     bounds = RetentionBounds(entry.keep_from, entry.retained_from)
     for pin in pins:
         bounds = bounds.down_to(pin.needs_from)

@@ -1,7 +1,7 @@
-"""Numbers of the segments of a line in columns, so that thousands are looked at together and not one after another.
+"""The numbers of a line's segments as columns, so that thousands of segments are compared in one numpy call.
 
 With thousands of partitions a line has tens of thousands of segments, of which a commit that adopts a snapshot drops a
-few. A driver carries the columns along from commit to commit; whoever has none makes them.
+few. A driver keeps the columns from commit to commit; other callers compute them.
 
 Invariants: I5 (a segment counts iff it is newer than some tile that it touches), I7 (`lowest_slot` covers every object
 of the job).
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 _SHARED: Final = (1 << 63) - 1
-"""Instead of the slot of another job's object, which is kept by a hold there."""
+"""Stands for the slot of another job's object, which a hold in that job keeps."""
 _KEY_GROUP_BITS: Final = 20
-"""More than a bound of key groups needs."""
+"""More bits than a key group needs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,9 +42,9 @@ class SegmentIndex:
     seqs: Numbers
     """`seq_last`."""
     slots: Numbers
-    """Of the objects."""
+    """Slots of the objects."""
     inline: Numbers
-    """Bytes, if they are a slice of a chain entry, which a pack takes up; 0 if not."""
+    """Bytes of those that are slices of a chain entry, which a pack takes up; 0 of all others."""
 
     @staticmethod
     def of(segments: Sequence[SegmentRef]) -> SegmentIndex:
@@ -68,7 +68,7 @@ class SegmentIndex:
         )
 
     def extended(self, segments: Sequence[SegmentRef]) -> SegmentIndex:
-        """With these segments behind them."""
+        """The index with these segments appended."""
         if not segments:
             return self
         more = SegmentIndex.of(segments)
@@ -78,13 +78,13 @@ class SegmentIndex:
         return SegmentIndex(operators, *map(np.concatenate, pairs))
 
     def only(self, counting: Numbers) -> SegmentIndex:
-        """The segments for which it is true."""
+        """The index of the segments for which `counting` is true."""
         return SegmentIndex(self.operators, *(column[counting] for column in self.columns()))
 
     def still_counting(self, cover: TileCover, changed: Sequence[Tile]) -> Numbers:
-        """For each segment whether it counts, if all did before the cover's `changed` tiles came; booleans.
+        """Booleans: whether each segment counts, if all counted before the cover's `changed` tiles came.
 
-        What belongs to an operator without tiles does not count.
+        Segments of an operator without tiles do not count.
         """
         positions = np.flatnonzero(self._touched(cover, changed))
         counting = np.ones(len(self.codes), bool)
@@ -96,45 +96,45 @@ class SegmentIndex:
         return int(self.slots.min(initial=_SHARED))
 
     def count_commits(self) -> int:
-        """Commits, or packed runs of them, whose segments a restore replays."""
+        """Number of the commits, or packed runs of commits, whose segments a restore replays."""
         return len(np.unique(self.seqs))
 
     def inline_bytes(self) -> int:
-        """Of the segments that are slices of chain entries."""
+        """Bytes of the segments that are slices of chain entries."""
         return int(self.inline.sum())
 
     def columns(self) -> tuple[Numbers, ...]:
-        """All of them, in the order of the fields."""
+        """All columns, in the order of the fields."""
         return self.codes, self.lows, self.highs, self.seqs, self.slots, self.inline
 
     def _touched(self, cover: TileCover, changed: Sequence[Tile]) -> Numbers:
-        """For each segment whether it touches a changed tile, or its operator has no tiles."""
+        """Booleans: whether each segment touches a changed tile, or its operator has no tiles."""
         touched = np.zeros(len(self.codes), bool)
-        known, having = cover.operators(), {tile.operator for tile in changed}
+        with_tiles, with_changes = cover.operators(), {tile.operator for tile in changed}
         for code, uid in enumerate(self.operators):
-            own = self.codes == code
-            if uid not in known:
-                touched[own] = True
-            elif uid in having:
+            of_operator = self.codes == code
+            if uid not in with_tiles:
+                touched[of_operator] = True
+            elif uid in with_changes:
                 below = _changed_below(int(self.highs.max(initial=0)), [t for t in changed if t.operator == uid])
-                touched[own] = below[self.lows[own]] != below[self.highs[own]]
+                touched[of_operator] = below[self.lows[of_operator]] != below[self.highs[of_operator]]
         return touched
 
     def _oldest(self, cover: TileCover, positions: Numbers) -> Numbers:
         """The lowest `at` seq of the tiles that each of these segments touches."""
         codes, lows, highs = (column[positions].astype(np.int64) for column in (self.codes, self.lows, self.highs))
         ranges = (codes << 2 * _KEY_GROUP_BITS) | (lows << _KEY_GROUP_BITS) | highs
-        _, first, which = np.unique(ranges, return_index=True, return_inverse=True)
-        found: list[list[int]] = np.stack([codes, lows, highs], axis=1)[first].tolist()
-        oldest = [cover.oldest_over(self.operators[code], low, high) for code, low, high in found]
-        return np.array(oldest, np.int64)[which]
+        _, first, place = np.unique(ranges, return_index=True, return_inverse=True)
+        distinct: list[list[int]] = np.stack([codes, lows, highs], axis=1)[first].tolist()
+        oldest = [cover.oldest_over(self.operators[code], low, high) for code, low, high in distinct]
+        return np.array(oldest, np.int64)[place]
 
 
 class Counted(NamedTuple):
-    """What of some segments counts."""
+    """The segments that count, of some others."""
 
     segments: tuple[SegmentRef, ...]
-    """If that is all of them, the very tuple."""
+    """The same tuple as before, if all count."""
     segment_index: SegmentIndex
     """Of `segments`."""
 
@@ -146,7 +146,7 @@ def counted(
     cover: TileCover,
     changed: Sequence[Tile],
 ) -> Counted:
-    """Which of the segments, all of which counted under the cover `before`, count under `cover`.
+    """Select the segments that count under `cover`, of segments that all counted under the cover `before`.
 
     Args:
         segments: In order.
@@ -174,7 +174,7 @@ def _slot(name: str) -> int:
 
 
 def _changed_below(high: int, changed: Sequence[Tile]) -> Numbers:
-    """How many changed key groups lie below each, up to `high` at least: two look-ups tell whether a range has any."""
+    """The number of changed key groups below each, up to `high` at least: two look-ups show whether a range has any."""
     is_changed = np.zeros(1 + max(high, *(tile.high for tile in changed)), np.int32)
     for tile in changed:
         is_changed[tile.low + 1 : tile.high + 1] = 1

@@ -1,4 +1,4 @@
-"""Tiles: which snapshot is the base of which key groups of which operator; pure functions.
+"""Tiles: the snapshots that are the bases of all key groups of all operators. Pure.
 
 Invariants: I5 (the tiles of an operator cover `[0, max_parallelism)` exactly, each key group once; a segment counts for
 a key group iff it is newer than that key group's tile).
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _IN_ORDER: Final = attrgetter("operator", "low")
 _NO_TILE: Final = 1 << 62
-"""Above every seq."""
+"""A number above every seq."""
 
 
 class KeyGroupFloor(NamedTuple):
-    """For key groups `[low, high)`, only segments with seq > `seq` count."""
+    """For key groups `[low, high)`, only segments with seq > `seq` count: they are replayed above this floor."""
 
     low: int
     high: int
@@ -41,13 +41,13 @@ def key_range(partition: int, parallelism: int, max_parallelism: int) -> tuple[i
 
 
 class TileCover:
-    """The tiles of a line at one commit, found by operator and key group. Immutable; `tiles` are in order."""
+    """The tiles of a line at one commit, looked up by operator and key group. Immutable; `tiles` are in order."""
 
     __slots__ = ("_by_operator", "_lows", "_oldest", "tiles")
 
     def __init__(self, tiles: Iterable[Tile]) -> None:
         ordered = tuple(sorted(tiles, key=_IN_ORDER))
-        # The very tuple, if it is in order: that tiles have not changed is then seen without comparing them.
+        # The same tuple if it is in order: unchanged tiles are then recognized without comparing them.
         self.tiles: tuple[Tile, ...] = tiles if isinstance(tiles, tuple) and tiles == ordered else ordered
         self._by_operator = {o: tuple(group) for o, group in groupby(self.tiles, key=attrgetter("operator"))}
         self._lows = {o: [t.low for t in group] for o, group in self._by_operator.items()}
@@ -58,8 +58,8 @@ class TileCover:
         return frozenset(self._by_operator)
 
     def has(self, tile: Tile) -> bool:
-        """Whether this very tile is one of them."""
-        return any(found is tile for found in self.over(tile.operator, tile.low, tile.high))
+        """Tell whether this tile, the same object, is one of them."""
+        return any(held is tile for held in self.over(tile.operator, tile.low, tile.high))
 
     def over(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
         """The tiles that intersect key groups `[low, high)`, in order."""
@@ -67,15 +67,15 @@ class TileCover:
         if lows is None or low >= high:
             return ()
         tiles, first = self._by_operator[operator], max(0, bisect_right(lows, low) - 1)
-        if tiles[first].low == low and tiles[first].high == high:  # nearly always, where thousands are asked for
+        if tiles[first].low == low and tiles[first].high == high:  # nearly always, and thousands are looked up
             return (tiles[first],)
-        found = tiles[first : bisect_right(lows, high - 1)]
-        return tuple(t for t in found if t.low < high and low < t.high)
+        near = tiles[first : bisect_right(lows, high - 1)]
+        return tuple(t for t in near if t.low < high and low < t.high)
 
     def with_same_ranges(self, changed: Sequence[Tile]) -> TileCover | None:
-        """The cover with these tiles, if each takes the place of one of exactly its key groups; None if not.
+        """The cover with these tiles, if each replaces one of exactly its key groups; None if not.
 
-        Of thousands few change, and then their order need not be found anew.
+        Few of thousands change, and then they need not be sorted again.
         """
         after: dict[str, list[Tile]] = {}
         for tile in changed:
@@ -86,20 +86,20 @@ class TileCover:
             if not is_first or (before[at].low, before[at].high) != (tile.low, tile.high):
                 return None
             tiles[at] = tile
-        found = object.__new__(TileCover)
-        found._by_operator = self._by_operator | {uid: tuple(tiles) for uid, tiles in after.items()}
-        found._lows, found._oldest = self._lows, None
-        groups = found._by_operator
-        is_one = len(groups) == 1  # each pass over thousands of tiles counts
-        found.tiles = next(iter(groups.values())) if is_one else tuple(chain.from_iterable(groups.values()))
-        return found
+        cover = object.__new__(TileCover)
+        cover._by_operator = self._by_operator | {uid: tuple(tiles) for uid, tiles in after.items()}
+        cover._lows, cover._oldest = self._lows, None
+        groups = cover._by_operator
+        is_single = len(groups) == 1  # each pass over thousands of tiles counts
+        cover.tiles = next(iter(groups.values())) if is_single else tuple(chain.from_iterable(groups.values()))
+        return cover
 
     def has_ranges_of(self, other: TileCover) -> bool:
-        """Whether it is known to have tiles of just the same key groups."""
+        """Tell whether it is known, without comparing, that both have tiles of the same key groups."""
         return self._lows is other._lows
 
     def floors(self, operator: str, low: int, high: int, newer_than: int) -> tuple[KeyGroupFloor, ...]:
-        """The parts of `[low, high)` whose tile is older than seq `newer_than`, each with its tile's seq."""
+        """The ranges within `[low, high)` whose tile is older than seq `newer_than`, each with its tile's seq."""
         return tuple(
             KeyGroupFloor(max(low, t.low), min(high, t.high), t.at.seq)
             for t in self.over(operator, low, high)
@@ -113,7 +113,7 @@ class TileCover:
         return self._oldest
 
     def oldest_over(self, operator: str, low: int, high: int) -> int:
-        """The lowest `at` seq of the tiles that intersect `[low, high)`; above every seq if there is none."""
+        """The lowest `at` seq of the tiles that intersect `[low, high)`; a number above every seq if there is none."""
         return min((t.at.seq for t in self.over(operator, low, high)), default=_NO_TILE)
 
     def check(self, max_parallelism: int) -> None:
@@ -136,7 +136,7 @@ class TileCover:
 def replace_tiles(cover: TileCover, changed: Sequence[Tile]) -> TileCover:
     """The cover after a commit that changed these tiles.
 
-    A tile that lies wholly in the changed key groups is replaced; one that lies partly in them is an `InvariantError`,
+    A tile that lies wholly in the changed key groups is replaced. One that lies partly in them is an `InvariantError`,
     because a snapshot is named by its whole range.
     """
     if not changed:

@@ -1,4 +1,4 @@
-"""What a commit's state is made of, resolved: tiles, segments and the line, from the full entry and the path after it.
+"""The view of a commit: tiles, segments, images and line, resolved from the full entry and the path after it.
 
 `resolve` builds the view of a commit from what was read; `advance` takes a view one commit further without reading.
 Both end at the same value. A view is a frozen struct of plain values, so it can be sent to tasks.
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _M = TypeVar("_M")
-_MADE_MAX: Final = 16
-"""Covers, and sets of links, that are remembered."""
+_CACHED_MAX: Final = 16
+"""Covers, and sets of links, that are cached."""
 LINE_MAX: Final = 8192
 """Links of the line that a view keeps. A snapshot or a worker whose commit is older counts as off the line."""
 
 
 class StoredCommit(NamedTuple):
-    """A commit and where in its object `chain/<seq>` the blob begins, in bytes."""
+    """A commit and the place in its object `chain/<seq>` at which the blob begins, in bytes."""
 
     commit: Commit
     blob_offset: int
@@ -72,11 +72,11 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
 
     def tiles_for(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
         """The tiles that intersect key groups `[low, high)`; for an operator that is not in the state, an empty one."""
-        found = _COVERS.of(self.tiles).over(operator, low, high)
-        return found or (empty_tile(operator, self.max_parallelism, self.base),)
+        tiles = _COVERS.of(self.tiles).over(operator, low, high)
+        return tiles or (empty_tile(operator, self.max_parallelism, self.base),)
 
     def segments_for(self, operator: str, low: int, high: int) -> tuple[ReplaySegment, ...]:
-        """What must be replayed over the tiles for key groups `[low, high)`, in order."""
+        """The segments that must be replayed over the tiles for key groups `[low, high)`, in order."""
         cover = _COVERS.of(self.tiles)
         touching = (r for r in self.segments if r.operator == operator and r.low < high and low < r.high)
         replay = ((r, cover.floors(operator, max(low, r.low), min(high, r.high), r.seq_last)) for r in touching)
@@ -87,7 +87,7 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(image for image in self.images if image.operator == operator)
 
     def holds(self, link: Link) -> bool:
-        """Whether this very commit is on the line (as far as the line is kept); `ORIGIN` always is."""
+        """Tell whether this commit, by seq and token, is on the line as far as it is kept; `ORIGIN` always is."""
         return link == ORIGIN or link in _LINKS.of(self.line)
 
 
@@ -97,10 +97,10 @@ def resolve(base: StoredCommit, full: StoredCommit, path: Sequence[StoredCommit]
     Raises `CorruptDataError` if they do not fit together.
     """
     expected = base.commit.full, base.commit.path
-    given = full.commit.link, tuple(p.commit.link for p in path)
-    if expected != given:
+    read = full.commit.link, tuple(p.commit.link for p in path)
+    if expected != read:
         raise CorruptDataError(
-            f"commit {base.commit.seq} is on {expected}, but {given} were read; see `varvite verify JOB --repair`",
+            f"commit {base.commit.seq} is on {expected}, but {read} were read; see `varvite verify JOB --repair`",
             object_name=layout.chain(base.commit.seq),
         )
     view = _from_full(full)
@@ -110,7 +110,7 @@ def resolve(base: StoredCommit, full: StoredCommit, path: Sequence[StoredCommit]
 
 
 def advance(view: LineView, stored: StoredCommit, carried: CarriedOver | None = None) -> LineView:
-    """The view of the next commit, whose parent is the view's base; `carried`: if it is known already.
+    """The view of the next commit, whose parent is the view's base; `carried` if it is computed already.
 
     Raises `CorruptDataError` if the commit does not follow the base.
     """
@@ -133,33 +133,36 @@ def advance(view: LineView, stored: StoredCommit, carried: CarriedOver | None = 
         tiles=carried.cover.tiles,
         segments=carried.segments + own_segments(stored),
         images=joined_images(carried.images, own_images(commit, stored.blob_offset)),
-        line=_cut_line((*view.line, commit.link), carried.cover),
+        line=_limited_line((*view.line, commit.link), carried.cover),
         needs_from=carried.needs_from,
     )
 
 
 class CarriedOver(NamedTuple):
-    """What counts after the next commit of what was before it; it does not depend on where the entry's blob begins."""
+    """Tiles, segments and images of the previous view that the next commit still refers to.
+
+    They do not depend on the place at which the entry's blob begins.
+    """
 
     cover: TileCover
     segments: tuple[SegmentRef, ...]
     images: tuple[ImageRef, ...]
     segment_index: SegmentIndex | None
-    """Of `segments`, if it was needed or given."""
+    """Of `segments`, if it was computed."""
     needs_from: int
-    """Of the view after the commit: what the batch itself has written is of the commit's own slot."""
+    """Of the view after the commit: objects that the batch itself has written are of the commit's own slot."""
 
 
 def carry_over(
     view: LineView, commit: Commit, planned: TileCover | None = None, index: SegmentIndex | None = None
 ) -> CarriedOver:
-    """See `CarriedOver`.
+    """Compute what the next commit still refers to.
 
     Args:
         view: Of the commit's parent.
         commit: The next one.
-        planned: The cover that the commit was planned with, if this is who plans it.
-        index: Of the view's segments, of a full entry's log, if it is known.
+        planned: The cover that the commit was planned with, if the caller plans it.
+        index: Of the view's segments, or of a full entry's log, if the caller has it.
 
     Raises `CorruptDataError` if tiles and operators do not fit together.
     """
@@ -169,7 +172,7 @@ def carry_over(
     cover, segments, needs_from = _COVERS.of(view.tiles), view.segments, view.needs_from
     images = kept_images(view.images, commit)
     is_changed = bool(commit.tiles) or operators != cover.operators()
-    if is_changed or _holds_back(view, images):
+    if is_changed or _may_lower_needs(view, images):
         index = SegmentIndex.of(segments) if index is None else index
         if is_changed:
             before, cover = cover, _changed_cover(cover, commit, operators) if planned is None else planned
@@ -188,23 +191,23 @@ def _carried_by_full(
 
 
 def cover_of(view: LineView) -> TileCover:
-    """The view's tiles, to be found by key group."""
+    """The view's tiles, for looking them up by key group."""
     return _COVERS.of(view.tiles)
 
 
 def own_segments(stored: StoredCommit) -> tuple[SegmentRef, ...]:
-    """What the commit's own batch changed; inline segments are slices of the chain object."""
+    """The segments of the commit's own batch; inline ones are slices of the chain object."""
     commit, name = stored.commit, layout.chain(stored.commit.seq)
-    found: list[SegmentRef] = []
+    segments: list[SegmentRef] = []
     seq, blob_offset = commit.seq, stored.blob_offset
     for part in commit.parts:  # thousands: no list for each
         if part.uploaded:
-            found += [SegmentRef(part.operator, part.low, part.high, seq, seq, one) for one in part.uploaded]
+            segments += [SegmentRef(part.operator, part.low, part.high, seq, seq, place) for place in part.uploaded]
         inline = part.inline
         if inline is not None:
             place = ObjectSlice(name, blob_offset + inline.offset, inline.length, inline.crc32)
-            found.append(SegmentRef(part.operator, part.low, part.high, seq, seq, place))
-    return tuple(found)
+            segments.append(SegmentRef(part.operator, part.low, part.high, seq, seq, place))
+    return tuple(segments)
 
 
 def _from_full(stored: StoredCommit, carried: CarriedOver | None = None) -> LineView:
@@ -219,7 +222,7 @@ def _from_full(stored: StoredCommit, carried: CarriedOver | None = None) -> Line
         tiles=carried.cover.tiles,
         segments=carried.segments + own_segments(stored),
         images=joined_images(carried.images, own_images(commit, stored.blob_offset)),
-        line=_cut_line((*commit.line, commit.link), carried.cover),
+        line=_limited_line((*commit.line, commit.link), carried.cover),
         needs_from=carried.needs_from,
     )
 
@@ -248,8 +251,8 @@ def _corrupt(error: InvariantError, commit: Commit) -> CorruptDataError:
     return CorruptDataError(text, object_name=layout.chain(commit.seq), batch=commit.batch, **error.context)
 
 
-def _cut_line(line: tuple[Link, ...], cover: TileCover) -> tuple[Link, ...]:
-    """The line without what is older than every tile, and not above the limit."""
+def _limited_line(line: tuple[Link, ...], cover: TileCover) -> tuple[Link, ...]:
+    """The line without the commits that are older than every tile, at most `LINE_MAX`."""
     line = line[-LINE_MAX:]
     oldest, first = cover.oldest(), 0
     while first < len(line) and line[first].seq < oldest:
@@ -257,8 +260,8 @@ def _cut_line(line: tuple[Link, ...], cover: TileCover) -> tuple[Link, ...]:
     return line[first:] if first else line
 
 
-def _holds_back(view: LineView, carried: Sequence[ImageRef]) -> bool:
-    """Whether an image that is not carried over may be what `needs_from` is there for."""
+def _may_lower_needs(view: LineView, carried: Sequence[ImageRef]) -> bool:
+    """Tell whether an image that is not carried over may be the one that determines `needs_from`."""
     gone = set(view.images).difference(carried) if len(carried) < len(view.images) else ()
     names = (image.data.name for image in gone)
     return any(not layout.is_shared(name) and layout.object_slot(name) <= view.needs_from for name in names)
@@ -267,39 +270,39 @@ def _holds_back(view: LineView, carried: Sequence[ImageRef]) -> bool:
 def _lowest_slot(full_seq: int, tiles: Iterable[Tile], index: SegmentIndex, images: Iterable[ImageRef]) -> int:
     names = {image.data.name for image in images}
     names.update([file.name for tile in tiles if tile.files for file in tile.files])
-    # What is shared with another job is kept by a hold there.
+    # A hold in the other job keeps what is shared with it.
     slots = (layout.object_slot(name) for name in names if not layout.is_shared(name))
     return min({full_seq, index.lowest_slot(), *slots})
 
 
-class _ByIdentity(Generic[_T, _M]):
-    """What was made of the tuples that were asked for last, by their identity; for any thread.
+class _IdentityCache(Generic[_T, _M]):
+    """Least-recently-used cache of values computed from tuples, by the tuple's identity; for any thread.
 
-    Hashing the thousands of values in a tuple costs more than a commit may.
+    Hashing the thousands of values in a tuple would cost more than a commit may.
     """
 
-    def __init__(self, make: Callable[[tuple[_T, ...]], _M]) -> None:
-        self._make = make
+    def __init__(self, compute: Callable[[tuple[_T, ...]], _M]) -> None:
+        self._compute = compute
         self._lock = threading.Lock()
-        self._made: dict[int, tuple[tuple[_T, ...], _M]] = {}
-        """Each holds its tuple, so no other one can have its id; the one that was asked for last is the last."""
+        self._cached: dict[int, tuple[tuple[_T, ...], _M]] = {}
+        """Each entry holds its tuple, so no other tuple can have its id; the most recently used is the last."""
 
     def of(self, values: tuple[_T, ...]) -> _M:
-        """What is made of these values."""
+        """The result for these values, computed if it is not cached."""
         with self._lock:
-            found = self._made.get(id(values))
-        made = self._make(values) if found is None else found[1]
-        self.remember(values, made)
-        return made
+            cached = self._cached.get(id(values))
+        result = self._compute(values) if cached is None else cached[1]
+        self.remember(values, result)
+        return result
 
-    def remember(self, values: tuple[_T, ...], made: _M) -> None:
-        """Somebody has made it of these values."""
+    def remember(self, values: tuple[_T, ...], result: _M) -> None:
+        """Cache the result for these values, and evict the least recently used one."""
         with self._lock:
-            self._made.pop(id(values), None)
-            self._made[id(values)] = values, made
-            if len(self._made) > _MADE_MAX:
-                del self._made[next(iter(self._made))]
+            self._cached.pop(id(values), None)
+            self._cached[id(values)] = values, result
+            if len(self._cached) > _CACHED_MAX:
+                del self._cached[next(iter(self._cached))]
 
 
-_COVERS: Final = _ByIdentity[Tile, TileCover](TileCover)
-_LINKS: Final = _ByIdentity[Link, frozenset[Link]](frozenset)
+_COVERS: Final = _IdentityCache[Tile, TileCover](TileCover)
+_LINKS: Final = _IdentityCache[Link, frozenset[Link]](frozenset)

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 TileSnapshot = SnapshotName
 """The snapshot that a tile names."""
 ADOPTED_MAX: Final = 128
-"""Snapshots that one commit takes over, but for those of the last tiles that it replaces."""
+"""Snapshots that one commit adopts; it may exceed this to complete the last group that it decides about."""
 
 
 _FEW_BITS: Final = 3
-"""An eighth of the floors is few enough to look each up."""
+"""If candidates are at most an eighth of the floors, each candidate's floor is looked up by bisection."""
 
 
 class _Choice(NamedTuple):
@@ -47,16 +47,16 @@ class _Choice(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """What is decided together: it shares tiles, and so excludes one another or needs one another."""
+    """Snapshots that share tiles: they exclude or need one another, so they are decided together."""
 
     base_seq: int
     looked_at: list[SnapshotDescriptor]
-    """The possible ones, and others that are of the same ranges or possible nowhere."""
+    """The possible ones, and others of the same ranges or that are not possible at all."""
     possible: list[SnapshotDescriptor]
 
 
 def tile_snapshots(view: LineView) -> tuple[SnapshotName, ...]:
-    """The snapshots that the view's tiles name; their descriptors are an input of the decision."""
+    """The snapshots that the view's tiles name. The decision needs their descriptors."""
     return tuple(SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in view.tiles if t.snapshot is not None)
 
 
@@ -76,8 +76,8 @@ def decide_adoption(
         candidates: Descriptors whose number is above their range's floor, in any order.
         tile_files: Object names that the descriptors of `tile_snapshots(view)` name; one that is left out shares none.
         job_id: This job's.
-        adopted_max: From so many on nothing more is looked at, so what is left is for later commits, which look at it
-            first: the tiles that it replaces are older.
+        adopted_max: Once so many are adopted, the rest is left for later commits. They decide about it first, because
+            the tiles that it replaces are older.
 
     Returns:
         New tiles, and the floors to raise.
@@ -109,12 +109,12 @@ def decide_adoption(
 def _floors_of(
     candidates: Sequence[SnapshotDescriptor], floors: Sequence[SnapshotFloor]
 ) -> dict[tuple[str, int, int], int]:
-    """The floors of these ranges at least; those that have none are missing."""
+    """The floors of at least these ranges; ranges without a floor are missing."""
     if len(candidates) > len(floors) >> _FEW_BITS:
         return {(floor.operator, floor.low, floor.high): floor.number for floor in floors}
     places = ((c, bisect_left(floors, RANGE_OF(c), key=RANGE_OF)) for c in candidates)
-    found = (floors[place] for c, place in places if place < len(floors) and RANGE_OF(floors[place]) == RANGE_OF(c))
-    return {RANGE_OF(floor): floor.number for floor in found}
+    matching = (floors[place] for c, place in places if place < len(floors) and RANGE_OF(floors[place]) == RANGE_OF(c))
+    return {RANGE_OF(floor): floor.number for floor in matching}
 
 
 def _tile(d: SnapshotDescriptor) -> Tile:
@@ -124,10 +124,10 @@ def _tile(d: SnapshotDescriptor) -> Tile:
 def _groups(
     new: Sequence[SnapshotDescriptor], cover: TileCover, is_possible: Callable[[SnapshotDescriptor], bool]
 ) -> Iterator[_Group]:
-    """The groups, those of the oldest tiles first, then by operator and range; only what is asked for is looked at.
+    """The groups, those of the oldest tiles first, then by operator and range; computed lazily.
 
-    What is possible was built on exactly the tiles that it replaces. So all of a group has one base, and what has the
-    lowest one replaces the oldest tiles; what cannot be adopted any more is mostly older still.
+    A possible snapshot was built on exactly the tiles that it replaces. So all snapshots of a group have one base, and
+    the lowest base belongs to the oldest tiles. Snapshots that can no longer be adopted are mostly older still.
     """
     by_base: dict[int, list[SnapshotDescriptor]] = defaultdict(list)
     for c in new:
@@ -149,13 +149,13 @@ def _groups(
 def _of_ranges(
     looked_at: Sequence[SnapshotDescriptor], new: Sequence[SnapshotDescriptor], base_seq: int
 ) -> list[SnapshotDescriptor]:
-    """Those above the base whose ranges were looked at: all numbers of a range have one floor."""
+    """The snapshots above the base whose ranges were looked at: all numbers of a range have one floor."""
     ranges, lows = {RANGE_OF(c) for c in looked_at}, {c.low for c in looked_at}  # of thousands few have such a low
     return [c for c in new if c.low in lows and c.base.seq > base_seq and RANGE_OF(c) in ranges]
 
 
 def _best(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[SnapshotDescriptor]:
-    """What is taken of a group; nothing if only parts of tiles are there."""
+    """The snapshots to adopt of a group; none if they cover only parts of tiles."""
     if not possible:
         return []
     taken: list[SnapshotDescriptor] = []
@@ -169,19 +169,19 @@ def _best(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[Snap
 
 def _choices(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[_Choice]:
     """All ways to replace whole tiles: one snapshot for one or several tiles, or several for one tile."""
-    found: list[_Choice] = []
+    choices: list[_Choice] = []
     parts: dict[Tile, list[SnapshotDescriptor]] = defaultdict(list)
     for d in possible:
         tiles = cover.over(d.operator, d.low, d.high)
         if (tiles[0].low, tiles[-1].high) == (d.low, d.high):
-            found.append(_Choice((d,), tiles))
+            choices.append(_Choice((d,), tiles))
         elif len(tiles) == 1:
             parts[tiles[0]].append(d)
     for tile, snapshots in parts.items():
         tiling = _tiling(snapshots, tile.low, tile.high)
         if tiling:
-            found.append(_Choice(tiling, (tile,)))
-    return found
+            choices.append(_Choice(tiling, (tile,)))
+    return choices
 
 
 def _tiling(snapshots: Sequence[SnapshotDescriptor], low: int, high: int) -> tuple[SnapshotDescriptor, ...]:
@@ -190,22 +190,22 @@ def _tiling(snapshots: Sequence[SnapshotDescriptor], low: int, high: int) -> tup
     for d in sorted(snapshots, key=lambda s: (-s.low, s.at.seq, s.number)):
         if d.high == high or d.high in follows:
             follows[d.low] = d
-    found: list[SnapshotDescriptor] = []
+    tiling: list[SnapshotDescriptor] = []
     while low in follows:
-        found.append(follows[low])
+        tiling.append(follows[low])
         low = follows[low].high
-    return tuple(found) if low == high else ()
+    return tuple(tiling) if low == high else ()
 
 
 def _merit(choice: _Choice) -> tuple[int, int, int]:
-    """Newest first, then what replaces more tiles, then the higher number."""
+    """Sort key: the newest first, then the one that replaces more tiles, then the higher number."""
     return min(d.at.seq for d in choice.snapshots), len(choice.replaced), max(d.number for d in choice.snapshots)
 
 
 def _raised_floors(
     new: Sequence[SnapshotDescriptor], taken: Sequence[SnapshotDescriptor], cover: TileCover
 ) -> tuple[SnapshotFloor, ...]:
-    """Per range: past what was taken, and past what is hopeless with nothing hopeful below it."""
+    """Per range: the adopted number, or a higher one if all numbers up to it are hopeless."""
     by_range: dict[tuple[str, int, int], list[SnapshotDescriptor]] = defaultdict(list)
     for d in new:
         by_range[d.operator, d.low, d.high].append(d)
@@ -223,6 +223,9 @@ def _raised_floors(
 
 
 def _is_hopeless(d: SnapshotDescriptor, cover: TileCover) -> bool:
-    """Given up by its writer, of an operator that the job no longer has, or built on a tile that the line has left."""
+    """Tell whether a snapshot can never be adopted on this line.
+
+    It was given up, its operator is gone, or the line has replaced the tile that it was built on.
+    """
     tiles = cover.over(d.operator, d.low, d.high)
     return d.status == "aborted" or not tiles or any(t.at.seq > d.base.seq for t in tiles)

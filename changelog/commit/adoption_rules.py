@@ -58,5 +58,5 @@ def is_adoptable(
 
 def shared_files(snapshot: SnapshotDescriptor) -> frozenset[str]:
     """Names of its files that were not uploaded for it: a snapshot that it replaces must name them."""
-    own = layout.snapshot_file(snapshot.operator, snapshot.low, snapshot.high, snapshot.number, snapshot.uid, "")
-    return frozenset(f.name for f in snapshot.files if not f.name.startswith(own))
+    own_files = layout.snapshot_file(snapshot.operator, snapshot.low, snapshot.high, snapshot.number, snapshot.uid, "")
+    return frozenset(f.name for f in snapshot.files if not f.name.startswith(own_files))

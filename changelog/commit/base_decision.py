@@ -1,6 +1,8 @@
-"""BASE: which commit a batch is executed on, given Spark's progress and the chain (design 7a), as a pure decision.
+"""BASE: the commit that a batch is executed on, by Spark's progress and the chain. Pure.
 
-Invariants: I11 (whatever does not match Spark's progress is an error that says what happened and what to do, never
+The rules are in `docs/internals/commit-protocol.md#base`.
+
+Invariants: I11 (state that does not match Spark's progress is an error that says what happened and what to do, never
 the empty state), I3 (a batch that is executed again starts from the same base).
 """
 
@@ -21,31 +23,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkProgress:
-    """What Spark's checkpoint location says."""
+    """The progress that Spark's checkpoint location records."""
 
     batch: int
-    """The batch N that Spark wants executed now."""
+    """The batch N that Spark is about to execute."""
     query_id: str
     source_hash: str
     """sha256, hex, of the end offsets in `offsets/<N>`."""
     previous_source_hash: str | None
-    """The same of `offsets/<N-1>`; None if N is 0 or the file is not there."""
+    """The same hash of `offsets/<N-1>`; None if N is 0 or the file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainProgress:
-    """What the chain says on the line of this run's fence."""
+    """The newest commits on the line of this run's fence."""
 
     newest: Commit | None
     """H: the newest commit on the line."""
     parent: Commit | None
     """The commit that H was executed on, if `needs_parent`; None if H is the first."""
     bounds: RetentionBounds
-    """The fence's: which commits are complete."""
+    """The fence's, which show whether a commit is complete."""
 
 
 class SinkCommit(NamedTuple):
-    """The last output that the sink says it holds."""
+    """The newest output that the sink reports to hold."""
 
     batch: int
     seq: int
@@ -77,7 +79,7 @@ class Adopt:
 
 
 def needs_parent(spark: SparkProgress, newest: Commit | None) -> bool:
-    """Whether the decision needs the newest commit's parent: Spark may ask for the newest batch again."""
+    """Tell whether the decision needs the newest commit's parent, because Spark executes the newest batch again."""
     return newest is not None and newest.query_id == spark.query_id and newest.batch == spark.batch
 
 
@@ -94,7 +96,7 @@ def decide_base(
     yet (lineage is then not checked), and for a query that was rewound to just after the chosen commit.
 
     Raises:
-        StateMissingError: Spark has progress or a commit was chosen, but the state is not there (any more).
+        StateMissingError: Spark has progress, or a commit was chosen, but the state does not exist (any longer).
         RewindError: Spark is behind the state.
         GapError: Spark is ahead of the state.
         LineageError: the state is of another query or other offsets.
@@ -112,7 +114,7 @@ def decide_base(
 
 
 def _begin(spark: SparkProgress, newest: Commit | None) -> Execute:
-    """No commit of this query is on the line."""
+    """Decide if no commit of this query is on the line."""
     if newest is not None:
         raise LineageError(
             f"the state was made by query {newest.query_id} up to its batch {newest.batch}, and Spark runs batch "
@@ -138,7 +140,7 @@ def _continue(
     restore: RestoreRequest | None,
     rules: ProtocolRules,
 ) -> Execute | Adopt:
-    """The newest commit is this query's."""
+    """Decide if the newest commit is this query's."""
     if spark.batch == newest.batch + 1:
         _check_lineage(spark, newest)
         return Execute(newest)
@@ -160,7 +162,7 @@ def _continue(
 
 
 def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: SinkCommit | None) -> Execute | Adopt:
-    """The batch has a commit that Spark has not acknowledged."""
+    """Decide if the batch has a commit that Spark has not acknowledged."""
     if newest.parent != (parent.link if parent else ORIGIN):
         raise InvariantError(f"the base decision was given another parent than {newest.parent} for the newest commit")
     if newest.source is not None:
@@ -184,7 +186,7 @@ def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: Sin
 
 
 def _rewound(spark: SparkProgress, newest: Commit, restore: RestoreRequest | None) -> Execute:
-    """Spark is behind the chain: only right if the operator chose the commit just before the batch."""
+    """Decide if Spark is behind the chain, which is right only if the operator chose the commit before the batch."""
     chosen = restore.commit if restore else None
     if chosen is not None and spark.batch > 0 and chosen.batch == spark.batch - 1:
         _check_lineage(spark, chosen)
@@ -198,7 +200,7 @@ def _rewound(spark: SparkProgress, newest: Commit, restore: RestoreRequest | Non
 
 
 def _restored(spark: SparkProgress, restore: RestoreRequest) -> Commit:
-    """The chosen commit, for the first batch of a new query."""
+    """The chosen commit, if this is the first batch of a new query."""
     if restore.commit is None:
         raise StateMissingError(
             f"there is no commit with seq {restore.seq} to restore; choose one that the chain still has",
@@ -214,7 +216,7 @@ def _restored(spark: SparkProgress, restore: RestoreRequest) -> Commit:
 
 
 def _check_lineage(spark: SparkProgress, base: Commit | None) -> None:
-    """The base is of this query, of the batch before, and made from the offsets that Spark has for it."""
+    """Raise unless the base is of this query and the batch before, from the offsets that Spark has for that batch."""
     if base is None:
         raise StateMissingError(
             f"the commit of batch {spark.batch} has no parent, so there is no state to execute the batch on; restore "

@@ -1,4 +1,4 @@
-"""What one executed batch hands to the commit plan, and the checks that it is whole; pure.
+"""The results of one executed batch, and the checks that they are complete. Pure.
 
 Invariants: I2 (exactly one attempt per partition), I7 (uploaded objects carry the slot of the entry that will name
 them).
@@ -28,10 +28,10 @@ ENTRY_BYTES_MAX: Final = 16 << 20
 
 
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the winning attempt of one (operator, partition) did in the batch.
+    """The changes that the winning attempt of one (operator, partition) made in the batch.
 
-    No inline bytes, no uploaded slices and no files: the state of key groups `[low, high)` did not change. Neither kind
-    of image: the non-keyed state did not change.
+    Without inline bytes, uploaded slices and files, the state of key groups `[low, high)` did not change. Without
+    either kind of image, the non-keyed state did not change.
     """
 
     operator: str
@@ -41,33 +41,33 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tag: str
     mutations: int = 0
     inline: bytes = b""
-    """The last part of the segment, small enough to travel in the entry."""
+    """The last chunk of the segment, small enough to travel in the entry."""
     uploaded: tuple[ObjectSlice, ...] = ()
-    """Earlier parts, under `seg/<slot>/`, in order."""
+    """Earlier chunks of the segment, under `seg/<slot>/`, in order."""
     files: tuple[SnapshotFile, ...] | None = None
     """Changelog off: the whole state after the batch; None if it did not change."""
     image: bytes = b""
     """The whole non-keyed state after the batch, if it changed and is small enough to travel in the entry."""
     image_uploaded: ObjectSlice | None = None
-    """The same under `seg/<slot>/`, if it is large."""
+    """The image under `seg/<slot>/`, if it is large."""
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the driver knows of an executed batch."""
+    """All that the driver knows of an executed batch."""
 
     batch: int
     query_id: str
     source_hash: str
     time_ms: int
-    """The batch's time as the tasks were told it: `entry_time(base, clock)`."""
+    """The batch's time as sent to the tasks: `entry_time(base, clock)`."""
     watermark_ms: int | None
     """Of the next batch."""
     watermark_before_ms: int | None = None
-    """The one that this batch began with."""
+    """Of this batch, when it began."""
     operators: tuple[OperatorLayout, ...]
     results: tuple[PartitionResult, ...]
     dropped: frozenset[str] = frozenset()
-    """Operators whose state is given up on purpose; leaving one out otherwise is an error."""
+    """Operators whose state is dropped on purpose. To leave out any other operator of the base is an error."""
 
 
 def entry_time(base: Commit | None, now_ms: int) -> int:
@@ -78,7 +78,7 @@ def entry_time(base: Commit | None, now_ms: int) -> int:
 def check_results(facts: BatchFacts, slot: int, view: LineView) -> dict[str, list[PartitionResult]]:
     """The results of each operator, in order of partition.
 
-    They are exactly one per (operator, partition), cover the key groups and fit the slot, or it raises:
+    There is exactly one per (operator, partition); they cover the key groups and fit the slot.
 
     Raises:
         InvariantError: results are missing, doubled, of wrong ranges, or name objects of another slot.
@@ -114,18 +114,18 @@ _R = TypeVar("_R", bound=_OfPartition)
 
 def by_operator(records: Sequence[_R]) -> dict[str, list[_R]]:
     """The records of each operator, in order of partition."""
-    # Thousands, nearly always in order: a list of attributes takes a fraction of what calls with each record do.
+    # Thousands, nearly always in order: a list of attributes takes a fraction of the time of a call for each record.
     uids = [record.operator for record in records]
     if uids and uids.count(uids[0]) == len(uids):
-        found = {uids[0]: list(records)}
+        grouped = {uids[0]: list(records)}
     else:
-        found = {uid: list[_R]() for uid in dict.fromkeys(uids)}
+        grouped = {uid: list[_R]() for uid in dict.fromkeys(uids)}
         for record in records:
-            found[record.operator].append(record)
-    for own in found.values():
-        if [record.partition for record in own] != list(range(len(own))):
-            own.sort(key=attrgetter("partition"))
-    return found
+            grouped[record.operator].append(record)
+    for of_operator in grouped.values():
+        if [record.partition for record in of_operator] != list(range(len(of_operator))):
+            of_operator.sort(key=attrgetter("partition"))
+    return grouped
 
 
 def _check_partitions(operator: OperatorLayout, results: Sequence[PartitionResult], max_parallelism: int) -> None:
@@ -153,11 +153,11 @@ def _check_objects(result: PartitionResult, slot: int, reusable: set[str]) -> No
         raise InvariantError("a result has both files and segments", **where)
     if result.image and result.image_uploaded is not None:
         raise InvariantError("a result has two images", operator=result.operator, partition=result.partition)
-    own = f"{layout.SEGMENTS}{slot:0{layout.DIGITS}d}/"
+    of_slot = f"{layout.SEGMENTS}{slot:0{layout.DIGITS}d}/"
     names = [s.name for s in (*result.uploaded, result.image_uploaded) if s is not None]
     names += [f.name for f in result.files or () if f.name not in reusable]
     for name in names:
-        if not name.startswith(own):
+        if not name.startswith(of_slot):
             raise InvariantError(
                 f"a result for slot {slot} names an object that neither belongs to the slot nor to its base",
                 operator=result.operator,
@@ -167,7 +167,7 @@ def _check_objects(result: PartitionResult, slot: int, reusable: set[str]) -> No
 
 
 def check_operators(base: Commit | None, facts: BatchFacts) -> None:
-    """Raise `InvalidRequestError` if an operator of the base is left out and not given up on purpose."""
+    """Raise `InvalidRequestError` if an operator of the base is left out and not dropped on purpose."""
     before = {o.uid for o in base.operators} if base else set[str]()
     lost = before - {o.uid for o in facts.operators} - facts.dropped
     if lost:
@@ -182,8 +182,8 @@ def files_to_rewrite(tile: Tile, slot: int, age_max: int) -> tuple[str, ...]:
     """The tile's files that were uploaded `age_max` or more slots before `slot`, by their RocksDB names.
 
     With the changelog off a commit names its files directly, so an old file holds back the deletion of every older
-    chain entry, and a shared one keeps objects of another job. A worker that uploads these files anew with its next
-    change keeps the chain bounded (I10).
+    chain entry, and a shared one keeps objects of another job. The chain stays bounded because a worker uploads these
+    files again with its next change (I10).
     """
     return tuple(
         f.file for f in tile.files if layout.is_shared(f.name) or layout.slot_of(f.name).slot <= slot - age_max

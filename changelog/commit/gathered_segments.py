@@ -1,8 +1,8 @@
-"""Segments of many partitions in one object: one request in the place of one for each partition; pure.
+"""Segments of many partitions in one object: one request instead of one for each partition. Pure.
 
-Segments that are too large to travel in the chain's entry all together, and too small to be worth an object each, come
-to the driver in the summaries all the same. It stores them, and images of non-keyed state, as one object of the slot,
-before the entry, which then names slices of it. The object is a pack (kind `PACK`), but it holds one batch.
+Segments may be too large together for the chain's entry, and too small to be worth an object each. They come to the
+driver in the summaries all the same. The driver stores them, and images of non-keyed state, as one object of the slot
+before the entry, which then names slices of it. The object is a pack (kind `PACK`) that holds one batch.
 
 Invariants: I1 (it is durable before the entry that names it is put), I7 (only `chain/<slot>` may name it first), I10.
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 GATHERED_BYTES_MAX: Final = 64 << 20
-"""Limit of what the summaries of one batch may bring in all: the driver holds it in memory."""
+"""Limit of all segments in the summaries of one batch: the driver holds them in memory."""
 SEGMENT_BYTES_MAX: Final = 1 << 20
-"""A segment above this is worth an object of its own, which its worker uploads while others still run."""
+"""A larger segment is an object of its own, which its worker uploads while others still run."""
 
 
 class Gathered(NamedTuple):
@@ -34,16 +34,16 @@ class Gathered(NamedTuple):
     name: str
     body: bytes
     results: tuple[PartitionResult, ...]
-    """With slices of the object in the place of what was inline."""
+    """With slices of the object instead of inline bytes."""
 
 
 def share_bytes(tasks: int, inline_max_bytes: int, gathered_max_bytes: int) -> int:
     """The largest segment, with its image, that one of `tasks` partitions of all operators may send to the driver.
 
     Args:
-        tasks: How many there are.
-        inline_max_bytes: What the entry may hold of all of them together.
-        gathered_max_bytes: What a gathered object may hold; 0: nothing is gathered.
+        tasks: Number of the partitions of all operators.
+        inline_max_bytes: Limit of what the entry may hold of all of them together.
+        gathered_max_bytes: Limit of a gathered object; 0: nothing is gathered.
     """
     tasks = max(1, tasks)
     return max(inline_max_bytes // tasks, min(gathered_max_bytes // tasks, SEGMENT_BYTES_MAX))
@@ -57,14 +57,14 @@ def gather(
     token: Callable[[], str],
     inline_max_bytes: int = INLINE_BYTES_MAX,
 ) -> Gathered | None:
-    """Move what is inline into an object of the slot; None if it fits into the entry.
+    """Move inline segments and images into an object of the slot; None if they fit into the entry.
 
     Args:
         results: Of the whole batch.
         slot: Of the entry that will name the object.
         job_id: The job's.
         token: Makes a fresh one, for the object's name.
-        inline_max_bytes: What the entry may hold.
+        inline_max_bytes: Limit of what the entry may hold.
     """
     if inline_total(results) <= inline_max_bytes:
         return None
@@ -84,10 +84,11 @@ def gather(
         uploaded, image = result.uploaded, result.image_uploaded
         if result.inline:
             uploaded = (*uploaded, add(result.inline))
-        if result.image:  # broadcast state makes equal images of all partitions
+        if result.image:  # equal images of all partitions, of broadcast state
             image = places.get(result.image) or places.setdefault(result.image, add(result.image))
         return msgspec.structs.replace(result, inline=b"", uploaded=uploaded, image=b"", image_uploaded=image)
 
-    # In the order of the entry's parts, so that a restore finds neighbouring partitions side by side.
-    done = tuple(moved(result) for result in sorted(results, key=lambda r: (r.operator, r.partition)))
-    return Gathered(name, encode_pack(head, b"".join(pieces)), done)
+    # In the order of the entry's partitions, so that a restore finds neighbouring partitions side by side.
+    ordered = sorted(results, key=lambda r: (r.operator, r.partition))
+    moved_results = tuple(moved(result) for result in ordered)
+    return Gathered(name, encode_pack(head, b"".join(pieces)), moved_results)

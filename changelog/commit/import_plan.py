@@ -1,10 +1,10 @@
-"""Starting a job from a state that is not on its own line: when that is done, and the entry that it makes; pure.
+"""The start of a job from a state that is not on its own line: the decision, and the entry that it writes. Pure.
 
-The state of a commit of this or another job, or of a savepoint, is copied into the job's own objects, and an *import*
-names them: a full commit without parent and parts that says whose state it is (`Commit.source`). Tiles and segments
-keep their seqs, which all lie below the import's slot, so base plus log stays what it was (I5). The copy needs nothing
-of its source, which is neither changed nor owned. A *clone* copies nothing: its import names the objects of a job
-beside it, which a hold there keeps until no retained entry of the clone names one.
+The state of a commit of this or another job, or of a savepoint, is copied into the job's own objects. An *import* names
+them: a full commit without parent and batch of its own that says whose state it is (`Commit.source`). Tiles and
+segments keep their seqs, which all lie below the import's slot, so base plus log stays the same (I5). The copy needs no
+object of its source. A *clone* copies nothing: its import names the objects of a job beside it. A hold there keeps them
+until no retained entry of the clone names one.
 
 Invariants: I5, I7 (every object has a name of the import's own slot, or is another job's under a hold), I11 (a job that
 has state is never given another one, unless it is its own and a new query asks for it).
@@ -67,14 +67,14 @@ class ImportPlan(NamedTuple):
 
 
 def source_of(commit: Commit) -> StateSource:
-    """How an import names the commit whose state it holds."""
+    """The name by which an import refers to the commit whose state it holds."""
     return StateSource(commit.job_id, commit.link)
 
 
 def decide_import(
     newest: Commit | None, source: StateSource, own_job_id: str, query_id: str | None
 ) -> Import | UseImport | GoOn:
-    """What a run does that is told to start from `source`.
+    """Decide the start of a run that is to start from `source`.
 
     Args:
         newest: The newest commit on the line of the run's fence.
@@ -99,9 +99,10 @@ def decide_import(
 
 
 def begins_after(source: Commit) -> int:
-    """Seq after which the chain of a new job begins that starts from `source`.
+    """Seq after which the chain of a new job that starts from `source` begins.
 
-    Far above it, because a start may be interrupted and done again from a later commit of a job that goes on meanwhile.
+    It is far above the source's seq: the start may be interrupted and repeated from a later commit, because the source
+    goes on meanwhile.
     """
     return source.seq + SEQS_AHEAD
 
@@ -120,8 +121,8 @@ def plan_import(fence: Fence, source: Commit, state: CopiedState, token: str) ->
 
     Args:
         fence: The run's own, and the head.
-        source: The commit whose state it is; what it says besides names is taken over.
-        state: Where the state is now.
+        source: The commit whose state it is; the import copies all of it but names of objects.
+        state: The copied state.
         token: Fresh; names the entry's writer.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A driver run's hold on the chain: take it over, find the base, append commits. Thin I/O around pure decisions.
+"""A driver run's ownership of the chain: takes it over, chooses the base, appends commits. Thin I/O around decisions.
 
 ```python
 job = open_or_create_job(store, name="flights", max_parallelism=128, clock=clock, tokens=tokens)
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from varvite.storage.transfer.hedged_claim import HedgedClaims
 
 OWNER_CHECK_AFTER_S: Final = 5.0
-"""A commit whose sending lies longer back is believed only if the next slot is still free."""
+"""If more time has passed since a PUT was sent, the owner checks that the next slot is still free."""
 TAKE_OVER_TRIES: Final = 64
-"""Claims of a fence before giving up; each lost one means that somebody else wrote an entry."""
+"""Claims of a fence before giving up; each lost one means that another writer wrote an entry."""
 TAKE_OVER_PAUSE_S: Final = 0.02
-"""Longest pause between two tries; grows up to it."""
+"""The longest backoff between two tries, in seconds; it grows up to this."""
 
 
 class ChainOwner:
@@ -71,7 +71,7 @@ class ChainOwner:
         begins_after: int = 0,
         claims: HedgedClaims | None = None,
     ) -> None:
-        """`claims` are those of commits, where one that hangs is to be joined by another request."""
+        """`claims` is used for commits, where a second request is to join one that hangs."""
         self._reader = reader
         self._store = reader.store
         self._max_parallelism = max_parallelism
@@ -99,10 +99,10 @@ class ChainOwner:
         """Become the chain's owner (START): every older run loses the next slot.
 
         Args:
-            restore: Seq of a commit that the operator explicitly wants a new query to start from; or what reads the
-                chain and chooses one. That is asked again if another entry came in between, so that the choice is of
-                the chain that the fence stands on.
-            chosen_ahead: That is for the runs that follow this one, see `plan_fence`.
+            restore: Seq of a commit from which the operator explicitly starts a new query; or a function that reads the
+                chain and chooses one. It is called again if another entry was written in between, so that the choice
+                is of the chain that the fence stands on.
+            chosen_ahead: The choice is for the runs that follow this one, see `plan_fence`.
 
         Raises:
             FencedError: a newer run took over meanwhile.
@@ -136,7 +136,7 @@ class ChainOwner:
             raise error.with_context(epoch=fence.epoch) from None
 
     def begin(self, decision: Execute | Adopt, policy: CommitPolicy) -> ChainState:
-        """The state to go on from: the executed batch's base, or the adopted commit."""
+        """The state from which the run continues: the executed batch's base, or the adopted commit."""
         line = self._reader.load_line(base_link(decision), self._max_parallelism)
         # A run of few batches would never know as many commits as are retained, and so never raise the cut.
         older = self._reader.retained_before(line, policy.retained - len(line.commits), bounds_of(self.fence))
@@ -146,16 +146,16 @@ class ChainOwner:
         """Put the planned entry at its slot; when this returns, it is durable and this run's.
 
         Returns:
-            When it was sent first, for `still_owner`.
+            The monotonic time of the first request, for `still_owner`.
 
         Raises:
             FencedError: another run has the slot.
-            DidNotHappenError, MayHaveHappenedError: the storage failed; this run is over, take over anew.
+            DidNotHappenError, MayHaveHappenedError: the storage failed; this run is over, and a new one must take over.
         """
         return self.append_entry(plan.commit, plan.body)
 
     def append_entry(self, commit: Commit, body: bytes) -> float:
-        """The same for a commit that was not made by `plan_commit`."""
+        """Append a commit that was not made by `plan_commit`; otherwise as `append`."""
         if self._is_unclear or (commit.epoch, commit.seq) != (self.fence.epoch, self._last_seq + 1):
             raise InvariantError(
                 f"commit {commit.seq} does not follow entry {self._last_seq} of this run, or that entry failed",
@@ -195,7 +195,7 @@ class ChainOwner:
         raise self._fenced(self._last_seq + 1, self._store.get(name))
 
     def _claim_fence(self, restore: int | Callable[[], int] | None, *, chosen_ahead: bool) -> Fence | None:
-        """LIST, read the head, claim the slot above it; None if the slot or the head is gone."""
+        """List the chain, read its head and claim the slot above it; None if the slot or the head is gone."""
         seq = head_seq(self._reader.list_seqs())
         head = self._reader.read_all([seq])[0] if seq else None
         if seq and head is None:
@@ -223,6 +223,6 @@ class ChainOwner:
 
 
 def base_link(decision: Execute | Adopt) -> Link:
-    """The commit that the state goes on from; `ORIGIN` for the empty beginning."""
+    """The commit from which the state continues; `ORIGIN` for the empty beginning."""
     base = decision.commit if isinstance(decision, Adopt) else decision.base
     return base.link if base else ORIGIN

@@ -1,10 +1,12 @@
-"""Packs: the inline segments of many batches in one object, sorted so that a restore takes few ranged reads; pure.
+"""Packs: the inline segments of many batches in one object, sorted so that a restore takes few ranged reads. Pure.
 
-A pack is a frame of kind `PACK` (header: job id and token, blob: the segments' bytes one after another, then those of
-images of non-keyed state). It takes up small packs that were made before it, too. It is written for the full entry at
-one slot, and only that entry may name it (I7). A segment is self-framed, so one reference can stand for a run of
-segments; a run never reaches across a segment of overlapping key groups that is stored elsewhere or has another
-range, so that the order of references stays the order of replay (I5).
+A pack is a frame of kind `PACK`. Its header has job id and token. Its blob holds the segments' bytes one after another,
+then those of images of non-keyed state. A pack also takes up small packs that were made before it. It is written for
+the full entry at one slot, and only that entry may name it (I7).
+
+A segment is self-framed, so one reference can stand for a run of segments. A run never reaches across a segment of
+overlapping key groups that is stored elsewhere or has another range. So the order of references stays the order of
+replay (I5).
 """
 
 from __future__ import annotations
@@ -30,19 +32,19 @@ VERSION: Final = 1
 _KIND: Final = b"PACK"
 
 JOINED_BYTES_MAX: Final = 2 << 20
-"""Of the packs that one pack takes up; the driver holds them in memory meanwhile."""
+"""Limit of the packs that one pack takes up; the driver holds them in memory meanwhile."""
 JOINED_FACTOR: Final = 2
-"""See `packable_of`."""
+"""A pack is taken up if it is at most this many times as large as what the new one holds already."""
 
 _TOGETHER_BYTES_MAX: Final = 64 << 10
-"""See `_together`."""
+"""A run of at most this size is copied in one piece."""
 
 _Range = tuple[str, int, int]
 """Operator and key groups."""
 
 
 class PackHeader(Record, frozen=True, kw_only=True):
-    """Who wrote the pack, and for which slot."""
+    """The writer of the pack, and its slot."""
 
     job_id: str
     token: str
@@ -57,7 +59,7 @@ class Pack(NamedTuple):
     body: bytes
     """Empty once it is stored."""
     refs: tuple[SegmentRef, ...]
-    """One per run, with offsets in the whole object."""
+    """A reference per run, with offsets in the whole object."""
     packed: tuple[SegmentRef, ...]
     """The references that `refs` replace."""
     images: tuple[tuple[ImageRef, ImageRef], ...] = ()
@@ -65,9 +67,9 @@ class Pack(NamedTuple):
     planned_from: Sequence[SegmentRef] = ()
     """The view's segments that it was planned from."""
     replaced: tuple[SegmentRef, ...] = ()
-    """These with `refs` in place of what was packed, see `replace_packed`."""
+    """These segments with `refs` in place of the packed ones."""
     replaced_index: SegmentIndex | None = None
-    """Of `replaced`; made with the pack, because the commit does not wait for that."""
+    """Of `replaced`; computed with the pack, so that the commit does not wait for it."""
     replaced_encoded: bytes = b""
     """`replaced` as `encode_entry` takes it, for the same reason."""
     size_bytes: int = 0
@@ -82,18 +84,18 @@ class PackFrame(NamedTuple):
 
 
 def is_packable(ref: SegmentRef | ImageRef) -> bool:
-    """Whether the reference points into a chain entry: what stands there is worth packing."""
+    """Tell whether the reference points into a chain entry, whose inline bytes are worth packing."""
     return layout.is_chain(ref.data.name)
 
 
 def packable_of(refs: Sequence[SegmentRef]) -> list[SegmentRef]:
-    """What the next pack takes up of a view's segments: those that are `is_packable`, and small packs before it.
+    """The segments of a view that the next pack takes up: those that are `is_packable`, and small packs before it.
 
     A reference to an object of an old slot keeps everything since then from being collected, so also the entries whose
-    segments are in later packs. So it takes packs up, newest first, as long as each is at most `JOINED_FACTOR` times
-    what it has already: a byte is written a few times at most.
+    segments are in later packs. Therefore a pack takes up earlier ones, the newest first, as long as each is at most
+    `JOINED_FACTOR` times as large as what the pack holds already. So a byte is written only a few times.
     """
-    # Thousands, so each pass is a comprehension and asks only names that are new.
+    # Thousands, so each pass is a comprehension, and each name is examined once.
     names = [ref.data.name for ref in refs]
     distinct = set(names)
     inline = {name for name in distinct if layout.is_chain(name)}
@@ -108,7 +110,7 @@ def packable_of(refs: Sequence[SegmentRef]) -> list[SegmentRef]:
 
 
 def _joined(packs: Mapping[str, int], inline_bytes: int) -> frozenset[str]:
-    """The packs, given by their size in bytes, that a pack of so many inline bytes takes up."""
+    """The packs, of names and sizes in bytes, that a pack of so many inline bytes takes up."""
     names: set[str] = set()
     joined_bytes = 0
     for name, size_bytes in sorted(packs.items(), key=lambda pack: layout.slot_of(pack[0]).slot, reverse=True):
@@ -140,8 +142,8 @@ def plan_pack(
         nonlocal offset
         for run in runs:
             begin, crc32 = offset, 0
-            for some in _together(run):
-                joined = _joined_bytes(some, data)
+            for piece in _pieces_of(run):
+                joined = _joined_bytes(piece, data)
                 crc32 = zlib.crc32(joined, crc32)
                 offset += len(joined)
                 yield joined
@@ -180,7 +182,7 @@ def encode_pack(header: PackHeader, blob: bytes) -> bytes:
 
 
 def pack_blob_offset(header: PackHeader) -> int:
-    """Where in the object the blob begins."""
+    """The place in the object at which the blob begins, in bytes."""
     return blob_offset(msgspec.json.encode(header))
 
 
@@ -206,7 +208,7 @@ def replace_packed(segments: Sequence[SegmentRef], pack: Pack) -> tuple[SegmentR
 
 
 def _in_order(left: Sequence[SegmentRef], refs: Sequence[SegmentRef]) -> tuple[SegmentRef, ...]:
-    """See `replace_packed`."""
+    """All references in the order of replay."""
     return tuple(sorted([*left, *refs], key=attrgetter("seq_first")))
 
 
@@ -241,15 +243,16 @@ def _runs(segments: Sequence[SegmentRef], is_packed: Sequence[bool]) -> list[lis
         return _uncrossed_runs(segments, is_packed, crossing)
     follows[1:] &= packed[:-1]
     places: list[int] = order[packed].tolist()
-    own = [segments[i] for i in places]
+    packed_refs = [segments[i] for i in places]
     begins: list[int] = np.flatnonzero(~follows[packed]).tolist()
-    return [own[begin:end] for begin, end in zip(begins, [*begins[1:], len(own)], strict=True)]
+    ends = [*begins[1:], len(packed_refs)]
+    return [packed_refs[begin:end] for begin, end in zip(begins, ends, strict=True)]
 
 
 def _uncrossed_runs(
     segments: Sequence[SegmentRef], is_packed: Sequence[bool], crossing: Mapping[_Range, Sequence[_Range]]
 ) -> list[list[SegmentRef]]:
-    """The same where ranges cross: a segment of one ends the runs of the others."""
+    """The runs where ranges cross: a segment of one range ends the runs of those that it crosses."""
     open_runs: dict[_Range, list[SegmentRef]] = {}
     runs: list[list[SegmentRef]] = []
     for ref, is_in in sorted(zip(segments, is_packed, strict=True), key=lambda pair: pair[0].seq_first):
@@ -267,21 +270,21 @@ def _uncrossed_runs(
 
 
 def _crossing(ranges: set[_Range]) -> dict[_Range, list[_Range]]:
-    """By range: the others that share a key group with it. Without a change of the parallelism there are none."""
-    found: dict[_Range, list[_Range]] = {}
+    """By range: the other ranges that share a key group with it. Without a change of the parallelism there are none."""
+    crossing: dict[_Range, list[_Range]] = {}
     ordered = sorted(ranges)
-    for number, one in enumerate(ordered, 1):
-        while number < len(ordered) and ordered[number][0] == one[0] and ordered[number][1] < one[2]:
-            other = ordered[number]
-            if one[1] < other[2]:
-                found.setdefault(one, []).append(other)
-                found.setdefault(other, []).append(one)
-            number += 1  # noqa: PLW2901  where the next one that may cross stands
-    return found
+    for number, first in enumerate(ordered, 1):
+        while number < len(ordered) and ordered[number][0] == first[0] and ordered[number][1] < first[2]:
+            second = ordered[number]
+            if first[1] < second[2]:
+                crossing.setdefault(first, []).append(second)
+                crossing.setdefault(second, []).append(first)
+            number += 1  # noqa: PLW2901  the next one that may cross
+    return crossing
 
 
-def _together(run: list[SegmentRef]) -> list[list[SegmentRef]]:
-    """What of a run is copied at once: all if it is small, for thousands of runs are; else segment by segment."""
+def _pieces_of(run: list[SegmentRef]) -> list[list[SegmentRef]]:
+    """The pieces in which a run is copied: the whole run if it is small, as thousands are, else segment by segment."""
     if sum([ref.data.length for ref in run]) <= _TOGETHER_BYTES_MAX:
         return [run]
     return [[ref] for ref in run]

@@ -1,14 +1,15 @@
 """Packs made in the background, between two commits, so that a full entry costs the acknowledgement nothing.
 
-A pack belongs to one slot: it is started right after the commit before, and the commit at its slot takes it if it is
-durable by then. A pack that comes too late is garbage, which the collector deletes (I7); what was not being put by then
-is not put any more. While a late one is still under way no other is begun, which would share the storage with it. After
-`MISSES_MAX` commits without a pack one commit waits, so that full entries do come (I10): its pack is made whatever the
-late one does, which is given up, because it may hang. So are packs that a commit has waited for in vain; of those that
-were given up, or are late, at most `HELD_MAX` are in memory.
+A pack belongs to one slot. Its upload begins right after the commit before, and the commit at its slot takes it if it
+is durable by then. A late pack is garbage, which the collector deletes (I7); if its PUT has not begun by then, it is
+cancelled. While a late pack is still being uploaded no other is begun, which would share the storage with it.
 
-An entry that is full even without a pack, for the path is as long as it may be, always waits for it: it would name each
-segment in place, which with many partitions is more than an entry may hold.
+After `MISSES_MAX` commits without a pack one commit waits for its pack, so that full entries do come (I10). A late pack
+is then given up, because it may hang; so is a pack whose wait has timed out. At most `HELD_MAX` packs that were given
+up or are late are in memory.
+
+An entry must be full even without a pack if the path has reached its limit. Such an entry always waits for its pack: it
+would name each segment in place, which with many partitions is more than an entry may hold.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 MISSES_MAX: Final = 3
-"""Commits in a row whose packs come too late before one waits for its own; whatever comes of that, it is so many again
-until the next one waits."""
+"""Commits in a row whose packs are late before one waits for its own. After a wait, however it ends, the count begins
+anew."""
 WAIT_S: Final = 60.0
-"""So long does a commit wait for a pack. Without one no entry is full, up to the policy's `path_max`."""
+"""Timeout of a commit's wait for its pack. Without a pack no entry is full, up to the policy's `path_max`."""
 HELD_MAX: Final = 4
-"""Packs that may be in memory at the same time, each held by a call of the storage that perhaps hangs."""
+"""Limit of packs in memory at the same time, each held by a call of the storage that may hang."""
 CLOSE_S: Final = 10.0
-"""So long does the end of a run wait for one that nobody will name any more."""
+"""Timeout of the wait, at the end of a run, for a pack that no entry will name."""
 
 
 class _Upload(NamedTuple):
-    """A pack that is made."""
+    """A pack that is being made."""
 
     slot: int
     future: Future[Pack | None]
-    """None if it was late before it was put."""
+    """The result is None if the pack was late before its PUT."""
     late: threading.Event
-    """Nobody will name it any more."""
+    """Set when no entry will name it any more."""
 
 
 class PackUpload:
@@ -69,29 +70,30 @@ class PackUpload:
         self._policy = policy
         self._threads = AttemptThreads(1, "varvite-pack")
         self._blobs: dict[str, tuple[int, bytes]] = {}
-        """By chain entry of this run that a pack may want: where its blob begins, and the blob. Only ever added to."""
+        """By chain entry of this run that a pack may need: the blob's place, and the blob. Entries are only ever
+        added."""
         self.failure: VarviteError | None = None
-        """Why the last pack that was due is not there; None once one was taken."""
+        """The reason why the last pack that was due is missing; None once a pack was taken."""
         self._upload: _Upload | None = None
         """For the next slot."""
         self._late: _Upload | None = None
-        """The last one, if it was too late and may still be under way."""
+        """The previous upload, if it was late and may still be running."""
         self._misses = 0
 
     def remember(self, stored: StoredCommit, body: bytes) -> None:
-        """Keep what is inline in a commit that was just put, so that a pack need not read it back.
+        """Keep the inline bytes of a commit that was just put, so that a pack need not read them back.
 
-        What was kept before a full entry is in its pack by now; if there was none, the next pack reads it back. So it
-        does with what comes when `pack_bytes` are kept already, because packs fail (I10).
+        Bytes kept before a full entry are in its pack; if it had none, the next pack reads them back. The next pack
+        also reads back what is not kept because `pack_bytes` are kept already: packs may fail (I10).
         """
         if stored.commit.is_full:
-            self._blobs = {}  # a thread that still makes a late pack has the old one
+            self._blobs = {}  # a thread that still makes a late pack has the old dict
         kept_bytes = sum([len(blob) for _, blob in self._blobs.values()])
         if len(body) > stored.blob_offset and kept_bytes < self._policy.pack_bytes:
             self._blobs[layout.chain(stored.commit.seq)] = stored.blob_offset, body[stored.blob_offset :]
 
     def start(self, state: ChainState) -> None:
-        """If the next entry should be full, begin to make and upload its pack."""
+        """Begin to make and upload the next entry's pack, if that entry should be full."""
         if not state.is_full_due(self._policy):
             return
         if not state.packable_bytes and not state.view.images:
@@ -104,7 +106,7 @@ class PackUpload:
         self._upload = _Upload(state.slot, future, late)
 
     def take(self, state: ChainState) -> Pack | None:
-        """The pack for the state's slot if it is durable; it must be named by `chain/<slot>`."""
+        """Take the pack for the state's slot if it is durable; `chain/<slot>` must name it."""
         upload, self._upload = self._upload, None
         if upload is None:
             return None
@@ -135,19 +137,19 @@ class PackUpload:
         return pack
 
     def settle(self, timeout_s: float | None = None) -> None:
-        """Wait until the pack for the next slot is stored or has failed, if there is one; None: however long."""
+        """Wait until the pack for the next slot, if there is one, is stored or has failed; None: without a timeout."""
         if self._upload is not None:
             wait([self._upload.future], timeout_s)
 
     def close(self) -> None:
-        """Wait for what is under way, but not for ever."""
+        """Wait for the pack that is being made, up to `CLOSE_S`, and end the thread."""
         self.settle(CLOSE_S)
         if self._upload is not None:
             self._upload.late.set()
         self._threads.close()
 
     def _may_begin(self, state: ChainState) -> bool:
-        """Whether one more pack may be made now. A late one that is still under way is given up if it must be."""
+        """Tell whether another pack may be made now. If one must be made, a late upload that still runs is given up."""
         if self._late is not None and self._late.future.done():
             error = None if self._late.future.cancelled() else self._late.future.exception()
             self.failure = _without_frames(error) if isinstance(error, VarviteError) else self.failure
@@ -174,11 +176,11 @@ class PackUpload:
         if late.is_set():
             return None
         self._store.put(pack.name, pack.body)
-        return pack._replace(body=b"")  # nobody needs it any more, and it may be large
+        return pack._replace(body=b"")  # no longer needed, and it may be large
 
     def _read(self, packable: tuple[SegmentRef, ...], images: tuple[ImageRef, ...]) -> _HeldBytes:
         """The bytes of these segments and images."""
-        blobs = self._blobs  # a commit may begin another one meanwhile
+        blobs = self._blobs  # a commit may begin another dict meanwhile
         held = _HeldBytes(packable, blobs)
         missing = dict.fromkeys([ref.data for ref in (*packable, *images) if ref.data.name not in blobs])
         for read in read_slices(self._store, list(missing)):
@@ -187,16 +189,16 @@ class PackUpload:
 
 
 def _without_frames(error: VarviteError) -> VarviteError:
-    """The error, without what the frames of its tracebacks hold: the bytes of a pack."""
-    one: BaseException | None = error
-    while one is not None:
-        traceback.clear_frames(one.__traceback__)
-        one = one.__cause__ or one.__context__
+    """Clear the frames of the error's tracebacks, which hold the bytes of a pack, and return it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
     return error
 
 
 class _HeldBytes(Mapping["SegmentRef", bytes]):
-    """The bytes of segments that are to be packed, cut out of what is held only when they are asked for."""
+    """The bytes of segments that are to be packed, copied lazily out of the blobs in memory."""
 
     def __init__(self, segments: tuple[SegmentRef, ...], blobs: dict[str, tuple[int, bytes]]) -> None:
         self._segments = segments

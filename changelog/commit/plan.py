@@ -1,8 +1,8 @@
-"""COMMIT: the next chain entry from the run's state and an executed batch (design 7a), as a pure function.
+"""COMMIT: plans the next chain entry from the run's state and an executed batch. Pure.
 
-A plan holds the commit, the bytes to put, and what counts after it; nothing is durable until the bytes are. A full
-entry names every tile and every segment that still counts; the others name their own batch and point at the last full
-one.
+A plan (`docs/internals/commit-protocol.md#commit`) holds the commit, the bytes to put, and what is carried over to the
+state after it. Nothing is durable until the bytes are. A full entry names every tile and every segment that still
+counts; any other entry names its own batch and points at the last full one.
 
 Invariants: I2 (one tag per partition), I5 (tiles cover exactly; time and watermark never go back), I7 (`keep_from`
 never passes what a retained commit needs; objects carry the slot of the entry), I10 (limits on blob and entry).
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class Adoption(NamedTuple):
-    """What the driver takes over from the materializer with its next commit."""
+    """The snapshots that the driver's next commit adopts, as tiles, and the floors that it raises."""
 
     tiles: tuple[Tile, ...] = ()
     floors: tuple[SnapshotFloor, ...] = ()
@@ -65,9 +65,9 @@ class CommitPlan(NamedTuple):
     body: bytes
     """The object `chain/<seq>`."""
     carried_over: CarriedOver
-    """What counts after the commit of what was before it, for `ChainState.after`."""
+    """Tiles, segments and images from before the commit that it still refers to, for `ChainState.after`."""
     put_off: str = ""
-    """Why the entry is not full although it was due, if it would have been too large."""
+    """The reason why the entry is not full although it was due: its size; empty if it was not put off."""
 
     @property
     def commit(self) -> Commit:
@@ -76,18 +76,19 @@ class CommitPlan(NamedTuple):
 
 NOTHING_ADOPTED = Adoption()
 LONG_LOG: Final = 1 << 12
-"""References of a full entry that take a few milliseconds to encode."""
+"""A full entry with this many references takes a few milliseconds to encode."""
 LARGE_LOG_BYTES: Final = ENTRY_BYTES_MAX // 2
-"""Of references, encoded: a full entry with so many of them may be too large unless it adopts snapshots."""
+"""Size of encoded references from which on a full entry may be too large unless it adopts snapshots."""
 FEWER_PARTITIONS: Final = "the partitions of all operators are too many for an entry; lower parallelism.default"
-"""Each takes some 140 bytes of an entry, whether it has changed or not."""
+"""Each partition takes some 140 bytes of an entry, whether it has changed or not."""
 
 
 def adopts_now(state: ChainState, pack: Pack | None) -> bool:
-    """Whether the next commit may adopt snapshots.
+    """Tell whether the next commit may adopt snapshots.
 
-    With the pack of a long log the one after it does: what it adopts changes the log, which was encoded with the pack.
-    But a log that may be too large for an entry must become shorter at once: there might be no commit after this one.
+    A commit with the pack of a long log leaves them to the commit after it: an adoption changes the log, which was
+    encoded with the pack. But a log that may be too large for an entry must become shorter at once, because there might
+    be no commit after this one.
     """
     if pack is None or len(pack.replaced) < LONG_LOG or not state.commits_since_full:
         return True
@@ -107,20 +108,21 @@ def plan_commit(
     """Plan the commit of an executed batch at `state.slot`.
 
     Args:
-        state: Where the run stands; its base is what the batch was executed on.
+        state: The run's place in the chain; its base is the commit that the batch was executed on.
         facts: The batch and its results.
         policy: Retention and full entries.
         token: Fresh; names this entry's writer.
-        adoption: From `adopt_decision`, decided on this very state.
-        pack: An uploaded pack for this very slot, if one is ready; the entry is full then.
-        pack_failure: Why there is none although one was due, for the error about an entry that is too large without.
+        adoption: From `adopt_decision`, decided on this same state.
+        pack: An uploaded pack for this slot, if one is ready; the entry is then full.
+        pack_failure: The reason why a pack that was due is missing, for the error about an entry too large without it.
 
     A full entry that would exceed 16 MiB is put off, up to the policy's `path_max`, and for longer by a commit that
     adopts snapshots: these make the log shorter, so that one fits in the end.
 
     Raises:
         InvalidRequestError: the operators do not fit, or the entry would exceed 16 MiB.
-        DidNotHappenError: it would, because the storage has not taken the pack; or what else kept it from being made.
+        DidNotHappenError: the entry would exceed 16 MiB because the storage has not taken the pack; or the error that
+            kept the pack from being made.
         InvariantError: results are missing, doubled or do not belong to the slot, or exceed the inline budget.
     """
     results = _check_facts(state, facts)
@@ -147,7 +149,7 @@ def _draft(
     parts: tuple[PartitionCommit, ...],
     tiles: tuple[Tile, ...],
 ) -> Commit:
-    """The entry as if it were not full, but for what it needs."""
+    """The entry as if it were not full, without `needs_from` and the retention bounds."""
     return Commit(
         seq=state.slot,
         token=token,
@@ -203,12 +205,12 @@ def _next_cover(
     """
     view = state.view
     before = checked = cover_of(view)
-    uids, known = frozenset(o.uid for o in facts.operators), before.operators()
+    uids, uids_before = frozenset(o.uid for o in facts.operators), before.operators()
     written = [_file_tile(r, link) for r in facts.results if r.files is not None and r.low < r.high]
-    ignored = {t.operator for t in written} | (uids ^ known)
+    ignored = {t.operator for t in written} | (uids ^ uids_before)
     adopted = [t for t in adoption.tiles if t.operator not in ignored]
-    begun = [empty_tile(uid, view.max_parallelism, view.base) for uid in uids - known]
-    if uids != known:
+    begun = [empty_tile(uid, view.max_parallelism, view.base) for uid in uids - uids_before]
+    if uids != uids_before:
         before = TileCover([*(t for t in view.tiles if t.operator in uids), *begun])
     elif not written and not adopted:
         return before, ()
@@ -224,15 +226,15 @@ def _file_tile(result: PartitionResult, link: Link) -> Tile:
 
 
 def _parts(results: Mapping[str, Sequence[PartitionResult]]) -> tuple[tuple[PartitionCommit, ...], bytes]:
-    """The parts in order of operator and partition, and the blob of their inline segments and images."""
+    """The partitions of the commit, by operator and number, and the blob of their inline segments and images."""
     blob = _Blob()
     parts: list[PartitionCommit] = []
     for operator in sorted(results):
-        own = results[operator]
-        places = blob.add_all([result.inline for result in own])
-        for result, place in zip(own, places, strict=True):
+        of_operator = results[operator]
+        places = blob.add_all([result.inline for result in of_operator])
+        for result, place in zip(of_operator, places, strict=True):
             part = PartitionCommit(
-                operator=operator,  # one text for thousands of references to it
+                operator=operator,  # the same string object for thousands of references
                 partition=result.partition,
                 low=result.low,
                 high=result.high,
@@ -257,7 +259,7 @@ class _Blob:
         self._shared: dict[bytes, BlobSlice] = {}
 
     def add_all(self, pieces: Iterable[bytes]) -> list[BlobSlice | None]:
-        """Where these stand now; nowhere if they are empty."""
+        """Append these, and return the place of each; None for an empty one."""
         places: list[BlobSlice | None] = []
         length = self._length
         for data in pieces:  # thousands: no call for each
@@ -271,7 +273,10 @@ class _Blob:
         return places
 
     def add_shared(self, data: bytes) -> BlobSlice:
-        """Where the data stands; equal data stands there once. Broadcast state makes equal images of all partitions."""
+        """Append the data unless equal data is there, and return its place.
+
+        Broadcast state makes equal images of all partitions.
+        """
         if data not in self._shared:
             self._shared[data] = BlobSlice(self._length, len(data), zlib.crc32(data))
             self._pieces.append(data)
@@ -283,7 +288,7 @@ class _Blob:
 
 
 def _raised(floors: tuple[SnapshotFloor, ...], raised: Sequence[SnapshotFloor]) -> tuple[SnapshotFloor, ...]:
-    """Both, the higher number where they meet, in order; `floors` are thousands and in order, and few are raised."""
+    """Merge both, with the higher number of each range. `floors` are thousands and in order, and few are raised."""
     merged = list(floors)
     for floor in raised:
         key = RANGE_OF(floor)
@@ -299,7 +304,7 @@ def _is_full(state: ChainState, policy: CommitPolicy, draft: Commit, cover: Tile
     if pack is not None or state.must_be_full(policy):
         return True
     if state.view.images or not state.is_full_due(policy):
-        return False  # images wait for a pack, which copies them
+        return False  # full entries with images wait for a pack, which copies them
     return not any(is_packable(ref) for ref in _log(state, draft, cover, None)[0])
 
 
@@ -310,8 +315,8 @@ def _log(
     segments, index = state.view.segments, state.index
     if pack is not None:
         segments = replace_packed(segments, pack)
-        known = pack.replaced_index if segments is pack.replaced else None
-        index = SegmentIndex.of(segments) if known is None else known
+        packed_index = pack.replaced_index if segments is pack.replaced else None
+        index = SegmentIndex.of(segments) if packed_index is None else packed_index
     if cover.tiles is state.view.tiles:
         return segments, index
     return counted(segments, index, cover_of(state.view), cover, draft.tiles)
@@ -356,11 +361,11 @@ def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: Commi
     """Fill in `needs_from`, `keep_from` and `retained_from`."""
     draft = msgspec.structs.replace(draft, needs_from=needs_from)
     retained = (*state.retained, Retained(draft.seq, needs_from))[-policy.retained :]
-    if len(retained) < policy.retained:  # what is retained besides is not known
+    if len(retained) < policy.retained:  # other commits are retained that this run does not know
         return draft
     return msgspec.structs.replace(
         draft,
-        keep_from=max(state.keep_from, min(one.needs_from for one in retained)),
+        keep_from=max(state.keep_from, min(commit.needs_from for commit in retained)),
         retained_from=max(state.retained_from, retained[0].seq),
     )
 
@@ -378,7 +383,10 @@ def _size(plan: CommitPlan) -> str:
 
 
 def _too_large(plan: CommitPlan, pack_failure: VarviteError | None) -> VarviteError:
-    """The error about an entry above the limit; where it needed a pack, what kept that one is what has to be cured."""
+    """The error about an entry above the limit.
+
+    If a pack would have made it small enough, the pack's failure counts.
+    """
     size, commit = _size(plan), plan.commit
     if pack_failure is None or not any(is_packable(ref) for ref in commit.log):
         has_many_parts = len(commit.parts) > LONG_LOG

@@ -11,7 +11,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class ProtocolRules:
-    """Which rules of design 7a are in force."""
+    """The rules of `docs/internals/commit-protocol.md` that are in force."""
 
     list_after_claim: bool = True
     """START 3: after winning a fence, LIST again. Off: a fence written into the hole of a collected commit owns."""

@@ -1,9 +1,9 @@
-"""One driver run of a job, as far as storage goes: take over, find the base, commit batch after batch.
+"""One driver run of a job on its storage: takes over, chooses the base, commits batch after batch.
 
-Spark knows nothing of this module and it knows nothing of Spark, so that simulations can drive it.
+It is independent of Spark, so that simulations can drive it.
 
 Invariants: I1 (`commit` returns only when the entry is durable), I6 (`FencedError` ends the run), I7 (only published
-snapshots that pass the adoption rules are taken over), I11 (`choose_base`).
+snapshots that pass the adoption rules are adopted), I11 (`choose_base`).
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Acknowledged:
     pack_bytes: int
     """Size of the pack that the commit names as new; 0 without one."""
     gathered_bytes: int = 0
-    """Size of the object that has what was too much for the entry; 0 without one."""
+    """Size of the object of gathered segments; 0 without one."""
 
 
 class NewJob(NamedTuple):
-    """What is written down of a job when it is made, see `JobRecord`."""
+    """Fields of the `JobRecord` that are set when a job is created."""
 
     begins_after: int = 0
     cloned_from: str | None = None
@@ -77,7 +77,7 @@ def nothing_to_adopt(_view: LineView, _floors: tuple[SnapshotFloor, ...]) -> Ado
 
 
 class JobRun:
-    """See the module. Used by one thread; a run that raised is over."""
+    """One driver run. For one thread; a run that raised an error is over."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class JobRun:
         new: NewJob = NOTHING_NEW,
         uploads: UploadPolicy | None = None,
     ) -> JobRun:
-        """The run of a job that is created if it is new; `store` is rooted at `<root>/<job>`.
+        """Begin a run of a job, which is created if it is new; `store` is rooted at `<root>/<job>`.
 
         `new` is for a job that does not exist yet, `uploads` are the limits of what the driver itself uploads.
 
@@ -137,14 +137,14 @@ class JobRun:
 
     @property
     def state(self) -> ChainState:
-        """Where the run stands. Raises `InvariantError` before a base was chosen."""
+        """The run's place in the chain. Raises `InvariantError` before a base was chosen."""
         if self._state is None:
             raise InvariantError("no base was chosen yet", job=self.record.name)
         return self._state
 
     @property
     def has_base(self) -> bool:
-        """Whether `choose_base` was answered."""
+        """Tell whether `choose_base` has returned."""
         return self._state is not None
 
     @property
@@ -195,7 +195,7 @@ class JobRun:
         return self._chain.take_over(seq, chosen_ahead=chosen_ahead)
 
     def _import(self, source: Commit, copy: Callable[[int], CopiedState]) -> int:
-        """Copy the state and append the entry that names it; its seq."""
+        """Copy the state, append the entry that names it, and return its seq."""
         fence = self._chain.fence
         check_slot(fence, source)
         copied = copy(fence.seq + 1)
@@ -204,7 +204,7 @@ class JobRun:
         return plan.commit.seq
 
     def choose_base(self, spark: SparkProgress, sink: SinkCommit | None) -> Execute | Adopt:
-        """Decide what the run's first batch is executed on; errors as `decide_base`."""
+        """Decide the commit that the run's first batch is executed on; errors as `decide_base`."""
         decision = self._chain.choose_base(spark, sink)
         self._state = self._chain.begin(decision, self._policy)
         self._packs.start(self._state)
@@ -237,7 +237,10 @@ class JobRun:
         return Acknowledged(plan.commit, self._sent_s, len(plan.body), pack_bytes, gathered_bytes)
 
     def _upload_gathered(self, facts: BatchFacts, slot: int) -> tuple[BatchFacts, int]:
-        """The facts with what is too much for the entry in an object, which is durable then (I1), and its size."""
+        """Upload inline segments that are too much for the entry as one object, which is durable afterwards (I1).
+
+        Returns the facts, which name the object, and its size in bytes.
+        """
         gathered = gather(
             facts.results,
             slot=slot,
@@ -253,7 +256,7 @@ class JobRun:
         return msgspec.structs.replace(facts, results=gathered.results), len(gathered.body)
 
     def batch_done(self) -> None:
-        """Sink and all are done: do ahead what the next commit needs."""
+        """Prepare the next commit, now that the batch and its sink are finished."""
         self._packs.start(self.state)
 
     def still_owner(self) -> None:
@@ -262,7 +265,7 @@ class JobRun:
             self._chain.still_owner(self._sent_s)
 
     def close(self) -> None:
-        """End background work; the chain needs no goodbye."""
+        """End background work; the chain needs no closing entry."""
         self._packs.close()
         self._upload_resources.close()
         if self._claims is not None:

@@ -1,4 +1,6 @@
-"""START: how a driver run takes the chain over (design 7a), as pure decisions.
+"""START: the decisions by which a driver run takes the chain over. Pure.
+
+See `docs/internals/commit-protocol.md#start`:
 
 1. LIST the chain, read its head, claim the slot after it with a fence (`plan_fence`).
 2. Won: LIST again and read what stands above the fence (`decide_ownership`). The first LIST may have been taken so
@@ -37,7 +39,7 @@ class Retry:
 
 
 def next_restore(head: Entry | None) -> int | None:
-    """Seq of the commit that an operator has chosen for the next run; None: nothing, or a commit has followed."""
+    """Seq of the commit that an operator has chosen for the next run; None: none, or a commit has followed."""
     return head.restore if isinstance(head, Fence) and head.chosen_ahead else None
 
 
@@ -54,14 +56,14 @@ def plan_fence(
     """The fence to claim above `head`, the entry with the highest listed seq (None: the chain is empty).
 
     Args:
-        head: See above.
+        head: The entry above which the fence is claimed.
         job_id: Of the job.
         token: Fresh; names the run.
         now_ms: Wall clock.
-        restore: Seq of the commit that this run is to start a new query from. What was chosen ahead wins over it, as
-            long as no commit has followed: an option may have been left set.
-        chosen_ahead: `restore` is for the runs that follow, or, if it is None, their choice is taken back.
-        begins_after: The job's; where an empty chain begins.
+        restore: Seq of the commit from which this run starts a new query. A commit that was chosen ahead takes
+            precedence until a commit has followed, because an option may have been left set.
+        chosen_ahead: `restore` is for the runs that follow, or, if it is None, their choice is withdrawn.
+        begins_after: The job's: the seq after which an empty chain begins.
     """
     earlier = next_restore(head)
     if not chosen_ahead and earlier is not None:
@@ -82,7 +84,7 @@ def plan_fence(
 
 
 def decide_ownership(fence: Fence, above: Sequence[Entry | None], rules: ProtocolRules = ALL_RULES) -> Own | Retry:
-    """What the LIST after the claim means.
+    """Decide by the LIST after the claim whether the run owns the chain.
 
     Args:
         fence: The one that was won.

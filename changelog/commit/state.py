@@ -1,7 +1,7 @@
-"""What a driver run keeps in memory of its chain between two batches; a frozen value, replaced at each commit.
+"""The chain as a driver run keeps it in memory between two batches: a frozen value, replaced at each commit.
 
 Invariants: I6 (the next slot is the one after this run's own last entry), I7 (`keep_from` and floors only rise), I10
-(how much has gathered since the last full entry is counted, so that a full entry is written in time).
+(the log since the last full entry is counted, so that the next one is written in time).
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 REFERENCES_MAX: Final = 1 << 16
-"""Segments after a full entry from which on the next one is due, so that thousands of partitions do not fill the
-driver's memory with references: each takes some 300 bytes there (I10)."""
+"""References after a full entry from which on the next one is due. Each takes some 300 bytes of the driver's memory,
+and thousands of partitions must not fill it (I10)."""
 ADOPTED_PART: Final = 0.1
-"""Of the key groups of all operators: adopted snapshots of so many are worth a full entry at once."""
+"""Share of the key groups of all operators; adopted snapshots of so many are worth a full entry at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitPolicy:
-    """How the chain is kept short."""
+    """The limits that keep the chain short."""
 
     retained: int = RETAINED_MIN
-    """How many commits of the line stay complete, the newest included; at least 2."""
+    """Number of commits of the line that stay complete, the newest included; at least 2."""
     full_every: int = FULL_EVERY.default
-    """A full entry is due after this many commits since the last one; after a quarter of them (rounded down, but at
-    least one) if a snapshot was adopted since, and with the next commit if snapshots of `ADOPTED_PART` of the state
-    were: what the last one names of the bases before can be deleted only then."""
+    """A full entry is due after this many commits since the last one. If a snapshot was adopted since, it is due after
+    a quarter of them (rounded down, at least one); if snapshots of `ADOPTED_PART` of the state were, with the next
+    commit. Only then can bases be deleted that the last full entry names."""
     pack_bytes: int = 8 << 20
-    """A full entry is also due when this many inline bytes have gathered; the driver has them in memory until then, the
-    last batch's besides, and twice while it packs them. What more gathers because packs fail is read back."""
+    """A full entry is also due when this many inline bytes have accumulated. The driver keeps them in memory until
+    then, those of the last batch besides, and all twice while it packs them. Bytes above that, if packs fail, are read
+    back."""
     inline_max_bytes: int = INLINE_BYTES_MAX
-    """Segments and images of a batch that are in the entry itself; more of them are gathered in an object."""
+    """Limit of a batch's segments and images in the entry itself; above it they are gathered in an object."""
     path_max: int = PATH_MAX
-    """A full entry is written after this many commits even without a pack; it then names inline segments in place, and
-    so may be too large. Its commit waits for the pack. Above that the path grows only while a full entry is too large
-    and snapshots are adopted."""
+    """A full entry is written after this many commits even without a pack. It then names inline segments in place, so
+    it may be too large, and its commit waits for the pack. Above this number the path grows only while a full entry is
+    too large and snapshots are adopted."""
 
     def __post_init__(self) -> None:
         if self.retained < RETAINED_MIN:
@@ -86,7 +87,7 @@ class ChainState:
     log_commits: int = 0
     """Commits, or packed runs of them, whose segments a restore replays."""
     put_off_to: int = 0
-    """So many commits after the newest full entry is the next one tried again, because it was too large."""
+    """Retry a full entry that was too large after this many commits since the newest full entry."""
 
     @property
     def slot(self) -> int:
@@ -108,7 +109,7 @@ class ChainState:
         return tuple(packable_of(self.view.segments))
 
     def is_full_due(self, policy: CommitPolicy) -> bool:
-        """Whether the next entry should be full, and so a pack for `slot` be prepared if anything is packable."""
+        """Tell whether the next entry should be full. If anything is packable, a pack for `slot` is then prepared."""
         if self.must_be_full(policy) or self.base is None:
             return True
         if self.commits_since_full + 1 < self.put_off_to:
@@ -120,11 +121,11 @@ class ChainState:
         )
 
     def must_be_full(self, policy: CommitPolicy) -> bool:
-        """Whether the next entry is full even without a pack."""
+        """Tell whether the next entry is full even without a pack."""
         return self.base is None or self.commits_since_full + 1 >= policy.path_max
 
     def _full_after(self, policy: CommitPolicy, operators: int) -> int:
-        """So many commits after a full entry is the next one due, in a job with so many operators."""
+        """Number of commits between two full entries in a job with so many operators."""
         if not self.adopted_key_groups:
             return policy.full_every
         if self.adopted_key_groups >= ADOPTED_PART * self.view.max_parallelism * operators:
@@ -140,7 +141,7 @@ class ChainState:
             raise InvariantError(f"commit {commit.seq} is not the next of run {self.epoch}", epoch=self.epoch)
         view = advance(self.view, stored, carried)
         index = (carried.segment_index or self.index).extended(view.segments[len(carried.segments) :])
-        has_kept_all = not commit.is_full and carried.segments is self.view.segments  # the log need not be looked at
+        has_kept_all = not commit.is_full and carried.segments is self.view.segments  # then the log need not be counted
         has_added = len(view.segments) > len(carried.segments)
         log_commits = self.log_commits + has_added if has_kept_all else index.count_commits()
         return replace(
@@ -159,7 +160,7 @@ class ChainState:
         )
 
     def _put_off_to(self, policy: CommitPolicy, *, put_off: bool, is_full: bool) -> int:
-        """`put_off_to` after a commit: one that is too large costs much, and a little more log makes no difference."""
+        """`put_off_to` after a commit. To plan an entry that is too large costs much, so it is not retried at once."""
         if put_off:
             return self.commits_since_full + 1 + policy.full_soon
         return 0 if is_full else self.put_off_to
@@ -198,5 +199,5 @@ def begin(
 
 
 def _adopted_key_groups(commit: Commit) -> int:
-    """Of a commit that is not full."""
+    """Key groups whose snapshots a commit that is not full adopts."""
     return sum(tile.high - tile.low for tile in commit.tiles if tile.snapshot is not None)

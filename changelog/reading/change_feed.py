@@ -1,18 +1,18 @@
-"""The change feed: what each batch changed of a state, or of several, from the log that a checkpoint is restored from.
+"""The change feed: the changes of each batch to one state, or to several, from the log after a checkpoint's bases.
 
 For each key group the feed begins after its tile, because the log before it may be gone at any time, and ends with the
-checkpoint. A batch that was executed again is in it once, as its winner changed the state. What a batch wrote and
-changed again is there with its last value only. Removal of expired values is not in the log, so it is not in the feed.
+checkpoint. A batch that was executed again is in it once, with the winner's changes. A value that a batch wrote
+several times is in it with its last value only. Removal of expired values is not in the log, so it is not in the feed.
 
-| column | what |
+| column | content |
 |---|---|
 | `seq`, `batch` (int64) | the checkpoint; the batch is null if only its segments are left, in a pack |
-| `operator`, `state` | whose change |
-| `key_group`, `key`, … | as in `varvite.changelog.reading.columns`, but for a list's `position` |
+| `operator`, `state` | uid of the operator, name of the state |
+| `key_group`, `key`, … | as in `varvite.changelog.reading.columns`, without a list's `position` |
 | `op` | put, delete, clear (all that a list or map holds for the key) or append (to a list) |
 | `value`, … | as there; null where the op has no such value |
 
-With several states the columns of keys and values are those of `varvite.changelog.reading.shared_columns`, but for
+With several states the columns of keys and values are those of `varvite.changelog.reading.shared_columns`, without
 `position`.
 
 Rows of one key group are in order; rows of different key groups need not be.
@@ -88,21 +88,21 @@ class ChangeFeed:
         self._is_shared = state is not None and not isinstance(state, str)
         names = (state,) if state is None or isinstance(state, str) else state
         schemas = [reader.state(name, operator) for name in names]
-        self._columns = {one.name: StateColumns(self._operator.key_type, one, changes=True) for one in schemas}
+        self._columns = {state.name: StateColumns(self._operator.key_type, state, changes=True) for state in schemas}
         self.schema: Any = SHARED_CHANGES if self._is_shared else _change_schema(self._columns[schemas[0].name].schema)
         """The Arrow schema of the batches."""
 
     def batches(self, key_groups: range | None = None, seqs: SeqRange = ALL_SEQS) -> Iterator[Any]:
         """`pyarrow.RecordBatch`es of the changes, one per segment and state; errors as `StateReader.to_arrow`."""
         reader, uid = self._reader, self._operator.uid
-        wanted = reader.wanted(key_groups)
+        selected = reader.selected(key_groups)
         with reader.pinned():
-            found = reader.view.segments_for(uid, wanted.start, wanted.stop)
-            reading = [s for s in found if s.ref.seq_first < seqs.high and s.ref.seq_last >= seqs.low]
+            log = reader.view.segments_for(uid, selected.start, selected.stop)
+            reading = [s for s in log if s.ref.seq_first < seqs.high and s.ref.seq_last >= seqs.low]
             batches = self.batch_numbers(seqs)
             for segment, floors in SegmentSource(reader.chain.store).read(reading):
                 header = segment.header
-                accepted = accepted_key_groups(header, floors, wanted)
+                accepted = accepted_key_groups(header, floors, selected)
                 if not accepted or not seqs.low <= header.seq < seqs.high:
                     continue
                 for i, state in enumerate(header.states):
@@ -115,8 +115,8 @@ class ChangeFeed:
     def batch_numbers(self, seqs: SeqRange = ALL_SEQS) -> Mapping[int, int]:
         """Seq → batch of the commits of the line that still exist."""
         reader = self._reader
-        wanted = [one.seq for one in reader.view.line if seqs.low <= one.seq < seqs.high]
-        entries = reader.chain.read_all([seq for seq in wanted if seq >= reader.checkpoint.needs_from])
+        on_line = [link.seq for link in reader.view.line if seqs.low <= link.seq < seqs.high]
+        entries = reader.chain.read_all([seq for seq in on_line if seq >= reader.checkpoint.needs_from])
         return {entry.seq: entry.batch for entry in entries if isinstance(entry, Commit)}
 
     def _batch(
@@ -133,8 +133,8 @@ class ChangeFeed:
             "state": pa.array([columns.state.name] * count, pa.string()),
             "op": pa.array([_OPS[Op(op)] for op in ops], pa.string()),
         }
-        made = [common[name] if name in common else rows.column(name) for name in self.schema.names]
-        return _arrow.RecordBatch.from_arrays(made, schema=self.schema)
+        columns_of_batch = [common[name] if name in common else rows.column(name) for name in self.schema.names]
+        return _arrow.RecordBatch.from_arrays(columns_of_batch, schema=self.schema)
 
 
 def _columns_of(changes: StateChanges) -> list[Sequence[Any]]:

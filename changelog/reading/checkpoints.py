@@ -1,4 +1,4 @@
-"""Which checkpoint a reader means: the commits of the head's line, the newest first, as far as they still exist.
+"""Looks up the checkpoint that a reader names among the commits of the head's line that still exist.
 
 Invariants: I5 (only what is on the line exists: a commit that was executed again is never found).
 """
@@ -30,7 +30,7 @@ _BATCH: Final = re.compile(r"batch:(\d+)")
 def line_commits(reader: ChainReader, start: Link | None = None, *, down_to: int = 0) -> Iterator[StoredCommit]:
     """The commits of a line from `start` (None: the newest) back to the oldest that is not collected: a GET each.
 
-    None of a seq below `down_to` is read.
+    No commit of a seq below `down_to` is read.
     """
     link = newest_commit(reader.head()) if start is None else start
     is_first = True
@@ -51,7 +51,7 @@ class NewestCommits(NamedTuple):
 
     commits: tuple[Commit, ...]
     damage: CorruptDataError | None = None
-    """Why there are no more, if the next one cannot be read."""
+    """The error that the next commit cannot be read, if that is why there are no more."""
 
 
 def newest_commits(reader: ChainReader, limit: int, *, down_to: int = 0) -> NewestCommits:
@@ -70,37 +70,37 @@ def newest_commits(reader: ChainReader, limit: int, *, down_to: int = 0) -> Newe
     return NewestCommits(tuple(commits))
 
 
-def kept_now(reader: ChainReader) -> Retention:
-    """Which commits are complete, with the pins that there are."""
+def read_retention(reader: ChainReader) -> Retention:
+    """Read the head's bounds and the pins, which decide whether a commit is complete."""
     head = reader.head()
     return Retention(RetentionBounds(), ()) if head is None else Retention(bounds_of(head), list_pins(reader))
 
 
 def complete_checkpoints(reader: ChainReader) -> list[Commit]:
-    """The commits of the head's line that are still complete, which are those that can be read, the newest first.
+    """The commits of the head's line that are still complete and so can be read, the newest first.
 
-    The older ones, of which a job without a materializer has tens of thousands, are not looked at.
+    Older commits, of which a job without a materializer has tens of thousands, are not read.
     """
-    kept = kept_now(reader)
-    line = line_commits(reader, down_to=kept.complete_from)
-    return [stored.commit for stored in line if kept.is_complete(stored.commit)]
+    retention = read_retention(reader)
+    line = line_commits(reader, down_to=retention.complete_from)
+    return [stored.commit for stored in line if retention.is_complete(stored.commit)]
 
 
-def told(commits: Iterable[Commit]) -> str:
-    """Checkpoints, for an error message."""
+def list_text(commits: Iterable[Commit]) -> str:
+    """A list of checkpoints, for an error message."""
     return ", ".join(f"seq {commit.seq} (batch {commit.batch})" for commit in commits) or "none"
 
 
-def find_checkpoint(reader: ChainReader, wanted: int | str | None = None) -> Commit:
-    """A commit on the head's line.
+def find_checkpoint(reader: ChainReader, checkpoint: int | str | None = None) -> Commit:
+    """Find a commit on the head's line.
 
     Args:
         reader: Of the job's chain.
-        wanted: None is the newest; a number (or its digits) a checkpoint's seq; `"batch:7"` that of batch 7.
+        checkpoint: None is the newest; a number (or its digits) a checkpoint's seq; `"batch:7"` that of batch 7.
 
-    Raises `InvalidRequestError` if there is none, with those that there are.
+    Raises `InvalidRequestError`, which lists the complete checkpoints, if there is none.
     """
-    matches = _matcher(wanted)
+    matches = _matcher(checkpoint)
     seen: list[Commit] = []
     for stored in line_commits(reader):
         if matches(stored.commit):
@@ -108,9 +108,10 @@ def find_checkpoint(reader: ChainReader, wanted: int | str | None = None) -> Com
         seen.append(stored.commit)
     if not seen:
         raise InvalidRequestError("the job has no checkpoint yet")
-    complete = filter(kept_now(reader).is_complete, seen)
+    complete = filter(read_retention(reader).is_complete, seen)
     raise InvalidRequestError(
-        f"there is no checkpoint {wanted!r}; those that are complete: {told(complete)}; see `varvite checkpoints`"
+        f"there is no checkpoint {checkpoint!r}; those that are complete: {list_text(complete)}; see "
+        "`varvite checkpoints`"
     )
 
 
@@ -124,16 +125,16 @@ def find_savepoint(reader: ChainReader, name: str) -> Commit:
     return reader.read_commit(savepoint.commit.link).commit
 
 
-def _matcher(wanted: int | str | None) -> Callable[[Commit], bool]:
-    if wanted is None:
+def _matcher(checkpoint: int | str | None) -> Callable[[Commit], bool]:
+    if checkpoint is None:
         return lambda _: True
-    if isinstance(wanted, int) or wanted.isdecimal():
-        seq = int(wanted)
+    if isinstance(checkpoint, int) or checkpoint.isdecimal():
+        seq = int(checkpoint)
         return lambda commit: commit.seq == seq
-    match = _BATCH.fullmatch(wanted)
+    match = _BATCH.fullmatch(checkpoint)
     if match is None:
         raise InvalidRequestError(
-            f"{wanted!r} is no checkpoint: give its seq, its batch as 'batch:7', or 'savepoint:<name>'"
+            f"{checkpoint!r} is no checkpoint: give its seq, its batch as 'batch:7', or 'savepoint:<name>'"
         )
     batch = int(match[1])
     return lambda commit: commit.batch == batch

@@ -39,12 +39,12 @@ arrow: Final[Any] = pa
 
 
 class StateColumns:
-    """How one state is shown.
+    """The columns in which one state is shown.
 
     Args:
         key_type: Type string of the operator's keys.
         state: The state.
-        changes: What is shown are changes, in which the elements of a list have no position.
+        changes: The rows are changes, in which the elements of a list have no position.
     """
 
     def __init__(self, key_type: str, state: StateSchema, *, changes: bool = False) -> None:
@@ -65,14 +65,14 @@ class StateColumns:
 
         Args:
             store: Holds the state, of this or an older version.
-            now: What has expired by then is left out; None: nothing is.
+            now: Values that have expired by then are left out; None: no value is.
         """
         record = record_of(self.state)
         expired_up_to = NOTHING if record is None or now is None else record.expired_up_to(now)
-        found = self._cells(table_of(store, self.state))
+        cells = self._cells(table_of(store, self.state))
         if not self._is_stamped:
-            return found
-        return ((*row[:-1], *row[-1]) for row in found if row[-1][0] > expired_up_to)
+            return cells
+        return ((*row[:-1], *row[-1]) for row in cells if row[-1][0] > expired_up_to)
 
     def batches(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
         """`pyarrow.RecordBatch`es of rows, at most `BATCH_ROWS` each; none if there is no row."""
@@ -85,19 +85,19 @@ class StateColumns:
         if self._is_stamped:  # the stamp stands before the value in rows and after it in the batch
             *columns, stamp, value = columns
             columns += [value, stamp]
-        return self._made(columns)
+        return self._record_batch(columns)
 
     def batch_of(self, columns: Sequence[Sequence[Any]]) -> Any:
         """One `pyarrow.RecordBatch` of these columns of stored forms; a value may be None, with its stamp."""
         if self._is_stamped:
             *rest, stamped = columns
-            pairs = [(None, None) if one is None else one for one in stamped]
+            pairs = [(None, None) if pair is None else pair for pair in stamped]
             columns = [*rest, [value for _, value in pairs], [stamp for stamp, _ in pairs]]
-        return self._made(columns)
+        return self._record_batch(columns)
 
-    def _made(self, columns: Sequence[Any]) -> Any:
-        made = [to_arrow(column) for (_, _, to_arrow), column in zip(self._columns, columns, strict=True)]
-        return arrow.RecordBatch.from_arrays(made, schema=self.schema)
+    def _record_batch(self, columns: Sequence[Any]) -> Any:
+        arrays = [to_arrow(column) for (_, _, to_arrow), column in zip(self._columns, columns, strict=True)]
+        return arrow.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _add_own_columns(self) -> None:
         state = self.state

@@ -1,7 +1,7 @@
-"""What two checkpoints of a job hold differently: added, changed and removed rows, key group by key group.
+"""The differences of two checkpoints of a job: added, changed and removed rows, key group by key group.
 
-A row is compared by what names it: the key, in a map the map key as well; a list is compared as a whole; a timer is
-there or not. Memory is bounded by the largest state of one key group, twice.
+Rows are compared by name: the key, in a map the map key as well. A list is compared as a whole; a timer exists or not.
+Memory is bounded by the largest state of one key group, twice.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     Cells = dict[Any, Any]
 
 Track = Callable[[Sequence[Any], str], Iterable[Any]]
-"""Passes items on, and tells somebody how many there are and what they are."""
+"""Yields the items, and reports their number and kind to somebody."""
 
 
 def untracked(items: Sequence[Any], what: str) -> Iterable[Any]:
-    """A `Track` that tells nobody."""
+    """A `Track` that reports to nobody."""
     del what
     return items
 
@@ -41,7 +41,7 @@ _NAMES: Final = frozenset({"key_group", "key", "map_key", "position"})
 
 
 class Difference(NamedTuple):
-    """One row that is not the same in both."""
+    """One row that differs."""
 
     operator: str
     state: str
@@ -49,17 +49,18 @@ class Difference(NamedTuple):
     """added, changed or removed."""
     key_group: int
     name: tuple[Any, ...]
-    """Stored forms of what names the row, as in `StateColumns.rows` but for the key group."""
+    """Stored forms of the row's name, as in `StateColumns.rows` without the key group."""
     before: tuple[Any, ...] | None
     after: tuple[Any, ...] | None
 
 
-def shown(columns: StateColumns, one: Difference) -> dict[str, Any]:
-    """A difference as plain values: `key`, `map_key` (None but for maps), `before` and `after` (None: not there).
+def shown(columns: StateColumns, difference: Difference) -> dict[str, Any]:
+    """A difference as plain values: `key`, `map_key` (only of maps), `before` and `after` (None: no such row).
 
-    What is not just a value (a timer, or a value with the stamp of its TTL) is a dict, a list is a list of elements.
+    A timer, and a value with the stamp of its TTL, is a dict; a list is a list of elements.
     """
-    sides = [None if side is None else _plain(columns, one, side) for side in (one.before, one.after)]
+    rows = difference.before, difference.after
+    sides = [None if side is None else _plain(columns, difference, side) for side in rows]
     named = (sides[0] or sides[1] or [{}])[0]
     before, after = ([_value(row) for row in side] if side is not None else None for side in sides)
     if columns.state.kind != LIST:
@@ -67,11 +68,11 @@ def shown(columns: StateColumns, one: Difference) -> dict[str, Any]:
     return {"key": named.get("key"), "map_key": named.get("map_key"), "before": before, "after": after}
 
 
-def _plain(columns: StateColumns, one: Difference, side: tuple[Any, ...]) -> list[dict[str, Any]]:
+def _plain(columns: StateColumns, difference: Difference, side: tuple[Any, ...]) -> list[dict[str, Any]]:
     """The rows of one side."""
-    rows: list[tuple[Any, ...]] = [(one.key_group, *one.name, *side)]
+    rows: list[tuple[Any, ...]] = [(difference.key_group, *difference.name, *side)]
     if columns.state.kind == LIST:
-        rows = [(one.key_group, *one.name, i, *element) for i, element in enumerate(side)]
+        rows = [(difference.key_group, *difference.name, i, *element) for i, element in enumerate(side)]
     return columns.batch(rows).to_pylist()
 
 
@@ -85,7 +86,7 @@ class Side(NamedTuple):
 
     store: WorkingStore
     time: BatchTime | None
-    """What has expired by then does not count; None: everything does."""
+    """Values that have expired by then do not count; None: all values count."""
 
 
 def diff_checkpoints(
@@ -95,7 +96,7 @@ def diff_checkpoints(
     state: str | None = None,
     track: Track = untracked,
 ) -> Generator[Difference]:
-    """The differences of two checkpoints, of one operator or state or of all that both have; `track` hears of ranges.
+    """The differences of two checkpoints, of one operator or state or of all that both have; `track` gets the ranges.
 
     A state that only one of them has counts as empty in the other. Raises `InvalidRequestError` if neither has it,
     `IncompatibleError` as `states_of`.
@@ -104,33 +105,34 @@ def diff_checkpoints(
     if operator is not None and operator not in (*before.operators, *after.operators):
         raise InvalidRequestError(f"neither checkpoint has an operator {operator!r}")
     with before.pinned(), after.pinned():
-        found = [states_of(before, after, uid, state) for uid in uids]
-        if state is not None and not any(found):
+        states = [states_of(before, after, uid, state) for uid in uids]
+        if state is not None and not any(states):
             raise InvalidRequestError(f"neither checkpoint has a state {state!r}")
-        for uid, columns in zip(uids, found, strict=True):
+        for uid, columns in zip(uids, states, strict=True):
             if columns:
                 yield from _diff_operator(before, after, uid, columns, track)
 
 
 def states_of(before: StateReader, after: StateReader, operator: str, state: str | None) -> list[StateColumns]:
-    """How the states of both are compared: at their newer schemas, whichever checkpoint is the newer.
+    """The columns in which the states of both are compared: by their newer schemas, whichever checkpoint is newer.
 
     Raises `IncompatibleError` for a state that the user's function migrated in between, or keys of another type.
     """
     layouts = [r.layout(operator) for r in (before, after) if operator in r.operators]
-    if len({own.key_type for own in layouts}) > 1:
+    if len({layout.key_type for layout in layouts}) > 1:
         raise IncompatibleError(
-            f"the keys of the two checkpoints are of types {[own.key_type for own in layouts]}", operator=operator
+            f"the keys of the two checkpoints are of types {[layout.key_type for layout in layouts]}", operator=operator
         )
     newest: dict[str, StateSchema] = {}
-    for one in (one for own in layouts for one in own.states if state in (None, one.name)):
-        if one.name not in newest or one.version >= newest[one.name].version:
-            newest[one.name] = one
-    for one in (one for own in layouts for one in own.states if one.name in newest):
-        if one.version < first_version(newest[one.name]):
+    schemas = [schema for layout in layouts for schema in layout.states if state in (None, schema.name)]
+    for schema in schemas:
+        if schema.name not in newest or schema.version >= newest[schema.name].version:
+            newest[schema.name] = schema
+    for schema in schemas:
+        if schema.version < first_version(newest[schema.name]):
             raise IncompatibleError(
-                f"state {one.name!r} was migrated between the two checkpoints, from {words(one)} to "
-                f"{words(newest[one.name])}: its values cannot be compared; name another state",
+                f"state {schema.name!r} was migrated between the two checkpoints, from {words(schema)} to "
+                f"{words(newest[schema.name])}: its values cannot be compared; name another state",
                 operator=operator,
             )
     return [StateColumns(layouts[-1].key_type, schema) for schema in newest.values()]
@@ -163,16 +165,16 @@ def diff_stores(before: Side, after: Side, columns: StateColumns, operator: str)
 def _diff_operator(
     before: StateReader, after: StateReader, operator: str, columns: list[StateColumns], track: Track
 ) -> Iterator[Difference]:
-    """Restore the same ranges of both: those that the tiles of neither cross."""
-    own = next(reader.layout(operator) for reader in (after, before) if operator in reader.operators)
-    every = after.wanted(None)
+    """Restore the same ranges of both, at whose edges tiles of both end."""
+    layout = next(reader.layout(operator) for reader in (after, before) if operator in reader.operators)
+    every = after.selected(None)
     tiles = [t for reader in (before, after) for t in reader.view.tiles_for(operator, every.start, every.stop)]
     edges = sorted({edge for tile in tiles for edge in (tile.low, tile.high)})
     for low, high in track(list(pairwise(edges)), f"key groups of {operator}"):
         # A reader whose checkpoint does not have the operator restores it empty.
-        with before.restored(own, low, high) as old, after.restored(own, low, high) as new:
-            for one in columns:
-                yield from diff_stores(Side(old, before.time), Side(new, after.time), one, operator)
+        with before.restored(layout, low, high) as old, after.restored(layout, low, high) as new:
+            for state in columns:
+                yield from diff_stores(Side(old, before.time), Side(new, after.time), state, operator)
 
 
 def _by_key_group(side: Side, columns: StateColumns) -> Iterator[tuple[int, Cells]]:
@@ -181,7 +183,7 @@ def _by_key_group(side: Side, columns: StateColumns) -> Iterator[tuple[int, Cell
 
 
 def _cells(columns: StateColumns, rows: Iterator[tuple[Any, ...]]) -> Cells:
-    """Name → what else there is of the row, both as tuples."""
+    """Name → the rest of the row, both as tuples."""
     kind = columns.state.kind
     if kind == TIMERS:
         return {row[1:]: () for row in rows}

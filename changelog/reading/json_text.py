@@ -1,4 +1,4 @@
-"""What the tools show, as JSON: floats that JSON lacks are text, and not null, which would be no value at all.
+"""Plain values as JSON, for the tools. Floats that JSON lacks are text, and not null, which would mean no value.
 
 They are written as Spark's `to_json` writes them, so that `from_json` and `parse_json` read them back.
 """
@@ -15,15 +15,15 @@ _NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 def json_text(value: Any) -> str:
     """Plain values, nested in lists, tuples and dicts, as JSON."""
-    return msgspec.json.encode(_told(value)).decode()
+    return msgspec.json.encode(_with_json_floats(value)).decode()
 
 
-def _told(value: Any) -> Any:
+def _with_json_floats(value: Any) -> Any:
     """A value in which every float is one that JSON has."""
     if isinstance(value, float):
         return value if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")
     if isinstance(value, dict):
-        return {_told(key): _told(one) for key, one in cast("dict[Any, Any]", value).items()}
+        return {_with_json_floats(key): _with_json_floats(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [_told(one) for one in cast("list[Any]", value)]
+        return [_with_json_floats(item) for item in cast("list[Any]", value)]
     return value

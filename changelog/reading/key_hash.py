@@ -1,8 +1,8 @@
 """The key group of a key, without Spark: `KEY_HASH` for keys that are one string or whole number.
 
 `xxhash64` of Spark is XXH64 with seed 42, over the UTF-8 bytes of a string, or the 4 or 8 bytes of a number. Other keys
-(fractions, decimals, several columns) are left to Spark. Whoever looks a key up by this must look everywhere else if it
-is not there: state may have been written under other key groups, as by a test harness.
+(fractions, decimals, several columns) are left to Spark. If a key is not in the key group that this module computes,
+the caller must look in all others: state may have been written under other key groups, as by a test harness.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def key_group_of_text(key_type: str, text: str, max_parallelism: int) -> int | N
     Args:
         key_type: The type of the operator's keys, without its version: `string`.
         text: The key as tables show it.
-        max_parallelism: How many key groups there are.
+        max_parallelism: The number of key groups.
 
-    Returns None if it is not known here, or the text is no such key.
+    Returns None for a type that this module does not hash, or if the text is no such key.
     """
     encode = _ENCODERS.get(key_type)
     data = None if encode is None else encode(text)
@@ -39,36 +39,36 @@ def key_group_of_text(key_type: str, text: str, max_parallelism: int) -> int | N
 
 
 def xxhash64(data: bytes, seed: int = SEED) -> int:
-    """XXH64 as Spark tells it: a signed number of 64 bits."""
+    """XXH64 as Spark computes it: a signed number of 64 bits."""
     whole = len(data) - len(data) % _STRIPE_BYTES
     if whole:
         lanes = [(seed + _P1 + _P2) & _MASK, (seed + _P2) & _MASK, seed, (seed - _P1) & _MASK]
         for stripe in struct.iter_unpack("<4Q", data[:whole]):
             lanes = [_round(lane, word) for lane, word in zip(lanes, stripe, strict=True)]
-        found = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
+        digest = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
         for lane in lanes:
-            found = ((found ^ _round(0, lane)) * _P1 + _P4) & _MASK
+            digest = ((digest ^ _round(0, lane)) * _P1 + _P4) & _MASK
     else:
-        found = (seed + _P5) & _MASK
-    found = _tail((found + len(data)) & _MASK, data[whole:])
-    found = ((found ^ (found >> 33)) * _P2) & _MASK
-    found = ((found ^ (found >> 29)) * _P3) & _MASK
-    found ^= found >> 32
-    return found - (1 << 64) if found >> 63 else found
+        digest = (seed + _P5) & _MASK
+    digest = _tail((digest + len(data)) & _MASK, data[whole:])
+    digest = ((digest ^ (digest >> 33)) * _P2) & _MASK
+    digest = ((digest ^ (digest >> 29)) * _P3) & _MASK
+    digest ^= digest >> 32
+    return digest - (1 << 64) if digest >> 63 else digest
 
 
-def _tail(found: int, rest: bytes) -> int:
-    """With the last bytes, fewer than a stripe."""
+def _tail(digest: int, rest: bytes) -> int:
+    """Mix in the last bytes, fewer than a stripe."""
     longs = len(rest) - len(rest) % 8
     for (word,) in struct.iter_unpack("<Q", rest[:longs]):
-        found = (_rotated(found ^ _round(0, word), 27) * _P1 + _P4) & _MASK
+        digest = (_rotated(digest ^ _round(0, word), 27) * _P1 + _P4) & _MASK
     if len(rest) - longs >= 4:  # noqa: PLR2004 - bytes of a word
         (word,) = struct.unpack_from("<I", rest, longs)
-        found = (_rotated(found ^ (word * _P1 & _MASK), 23) * _P2 + _P3) & _MASK
+        digest = (_rotated(digest ^ (word * _P1 & _MASK), 23) * _P2 + _P3) & _MASK
         longs += 4
     for byte in rest[longs:]:
-        found = (_rotated(found ^ (byte * _P5 & _MASK), 11) * _P1) & _MASK
-    return found
+        digest = (_rotated(digest ^ (byte * _P5 & _MASK), 11) * _P1) & _MASK
+    return digest
 
 
 def _round(lane: int, word: int) -> int:

@@ -1,7 +1,8 @@
-"""What two checkpoints of a job hold differently of non-keyed state.
+"""The differences of two checkpoints of a job in non-keyed state.
 
-The entries of a broadcast state are compared by key, in the first partition, since all have the same. Of other states
-the rows of each partition are compared as a whole: what becomes of them with another parallelism is not followed.
+The entries of a broadcast state are compared by key, in the first partition, since all partitions have the same. Of
+other states the rows of each partition are compared as a whole: a redistribution to another parallelism is not
+followed.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class OperatorStateDifference(NamedTuple):
-    """One entry, or the rows of one partition, that are not the same in both."""
+    """One entry, or the rows of one partition, that differ."""
 
     operator: str
     state: str
     change: str
     """added, changed or removed."""
     key: Any
-    """Of a broadcast state."""
+    """The key of an entry of a broadcast state."""
     partition: int | None
-    """Of another one."""
+    """The partition of another state."""
     before: Any
     after: Any
 
@@ -61,13 +62,13 @@ def _differences(
         yield OperatorStateDifference(uid, name, change, *named, *values)
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same; NaN, which equals nothing, is the same as NaN."""
-    return one == other or repr(one) == repr(other)
+def _is_same(left: Any, right: Any) -> bool:
+    """Tell whether two values are the same; NaN, which equals nothing, is the same as NaN."""
+    return left == right or repr(left) == repr(right)
 
 
 def _cells(table: OperatorStateTable | None) -> dict[str, tuple[Any, Any]]:
-    """What names a part of the state, as text → its key or partition, and what is there."""
+    """The name of each cell, as text → its key or partition, and its value."""
     if table is None:
         return {}
     rows = table.to_arrow().to_pylist()

@@ -1,4 +1,4 @@
-"""Non-keyed state of a checkpoint for readers: which states there are, and their rows as Arrow tables.
+"""Non-keyed states of a checkpoint for readers, with their rows as Arrow tables.
 
 | kind | columns after `partition` (int32) |
 |---|---|
@@ -52,7 +52,7 @@ class OperatorStateTable(NamedTuple):
 
     name: str
     kind: str
-    """See the module."""
+    """A kind of the table in the module's docstring."""
     parts: tuple[Part, ...]
     """By partition."""
 
@@ -80,43 +80,43 @@ class OperatorStateTable(NamedTuple):
         """The rows. Raises `CorruptDataError`."""
         rows = [(partition, section, section.decoded()) for partition, section in self.parts]
         columns: dict[str, Any] = {
-            "partition": _arrow.array([p for p, _, found in rows for _ in found], pa.int32()),
+            "partition": _arrow.array([p for p, _, values in rows for _ in values], pa.int32()),
         }
         if self.kind == BROADCAST:
-            columns["key"] = _readable([(s.map_key_type or "", [key for key, _ in found]) for _, s, found in rows])
-            columns["value"] = _readable([(s.value_type, [value for _, value in found]) for _, s, found in rows])
+            columns["key"] = _readable([(s.map_key_type or "", [key for key, _ in values]) for _, s, values in rows])
+            columns["value"] = _readable([(s.value_type, [value for _, value in values]) for _, s, values in rows])
         elif self.kind == RAW_KEYED:
-            columns["key_group"] = _arrow.array([group for _, _, found in rows for group, _ in found], pa.int32())
-            columns["value"] = _arrow.array([data for _, _, found in rows for _, data in found], pa.binary())
+            columns["key_group"] = _arrow.array([group for _, _, values in rows for group, _ in values], pa.int32())
+            columns["value"] = _arrow.array([data for _, _, values in rows for _, data in values], pa.binary())
         else:
             columns["position"] = _arrow.array(_positions(rows), pa.int64())
             is_raw = self.kind == RAW_OPERATOR
             columns["value"] = (
-                _arrow.array([data for _, _, found in rows for data in found], pa.binary())
+                _arrow.array([data for _, _, values in rows for data in values], pa.binary())
                 if is_raw
-                else _readable([(s.value_type, found) for _, s, found in rows])
+                else _readable([(s.value_type, values) for _, s, values in rows])
             )
         return _arrow.table(columns)
 
 
 def operator_state_tables(sections: Mapping[ImageRef, Sequence[StateSection]]) -> tuple[OperatorStateTable, ...]:
     """The states in the images of one operator, by name."""
-    found: dict[tuple[str, str], list[Part]] = {}
+    tables: dict[tuple[str, str], list[Part]] = {}
     for ref in sorted(sections, key=lambda ref: (ref.partition, ref.seq)):
         for section in sections[ref]:
             kind = _KINDS[section.kind]
-            found.setdefault((section.name or kind, kind), []).append(Part(ref.partition, section))
-    return tuple(OperatorStateTable(name, kind, tuple(parts)) for (name, kind), parts in sorted(found.items()))
+            tables.setdefault((section.name or kind, kind), []).append(Part(ref.partition, section))
+    return tuple(OperatorStateTable(name, kind, tuple(parts)) for (name, kind), parts in sorted(tables.items()))
 
 
 def _positions(rows: Sequence[tuple[int, StateSection, list[Any]]]) -> list[int]:
     """The place of each element in its partition's list, of which there may be several sections."""
     counts: dict[int, int] = {}
     positions: list[int] = []
-    for partition, _, found in rows:
+    for partition, _, values in rows:
         start = counts.get(partition, 0)
-        positions += range(start, start + len(found))
-        counts[partition] = start + len(found)
+        positions += range(start, start + len(values))
+        counts[partition] = start + len(values)
     return positions
 
 

@@ -1,8 +1,8 @@
 """Stored values as Arrow columns that any tool can read, nested types as nested columns.
 
-What Arrow has no type for is text: whole numbers of any size, decimals that keep their zeros, and keys of a type that
-nobody named (a string as it is, another key as Python writes it). A pickled object stays the bytes of its pickle:
-nothing here unpickles, so whoever reads a state runs no code that is in it.
+Values for which Arrow has no type are text: whole numbers of any size, decimals that keep their zeros, and keys of a
+dynamic type (a string as it is, another key as Python writes it). A pickled object stays the bytes of its pickle:
+nothing here unpickles, so reading a state runs no code that is in it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AS_TEXT: Final = (BigIntType, BigDecimalType)
 
 
 class ReadableColumn(NamedTuple):
-    """How values of a type are shown."""
+    """The column in which values of a type are shown."""
 
     arrow_type: pa.DataType
     to_arrow: Callable[[Sequence[Any]], Any]
@@ -35,7 +35,7 @@ class ReadableColumn(NamedTuple):
 
 
 def readable_column(kind: Any) -> ReadableColumn:
-    """The column of a type; of a stamped one, that of what is stamped."""
+    """The column of a type; of a stamped type, that of the stamped value."""
     shown = unstamped(kind)
     if _is_native(shown):
         return ReadableColumn(shown.arrow_type, shown.to_arrow)
@@ -54,7 +54,7 @@ def key_text(key: Any) -> str:
 
 
 def _is_native(kind: Any) -> bool:
-    """Whether the type's own column is a readable one."""
+    """Tell whether the type's own column is readable."""
     if isinstance(kind, CompositeType):
         return kind.immutable and all(_is_native(part) for part in kind.types)
     return kind.immutable and not isinstance(kind, (*_AS_TEXT, SqlTimeType))
@@ -92,12 +92,12 @@ def _of_stored(kind: Any) -> Convert:
 
 
 def _of_plain(kind: Any) -> Convert:
-    """The same from a decoded plain form."""
+    """A function from a decoded plain form to what `pa.array` takes for it."""
     if isinstance(kind, PickledType):
         return _same
     if isinstance(kind, SequenceType):
         element = _or_none(_of_plain(kind.element))
-        return lambda plain: [element(one) for one in plain]
+        return lambda plain: [element(item) for item in plain]
     if isinstance(kind, MapType):
         key, value = _of_plain(kind.key), _or_none(_of_plain(kind.value))
         return lambda plain: [(key(name), value(held)) for name, held in plain.items()]

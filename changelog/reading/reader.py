@@ -2,8 +2,7 @@
 
 One range of key groups (that of a tile) is restored at a time into a RocksDB store in a temporary directory: the tile,
 then the log after it. So a reader needs local disk for one tile and memory for one record batch, however large the
-state is (what `to_arrow` returns is in memory whole, of course). While it reads, a pin keeps what it needs from being
-collected.
+state is (`to_arrow` returns all of it in memory). While it reads, a pin keeps what it needs from being collected.
 
 Invariants: I5, I7 (nothing is read without a pin, unless the caller says so), I8, I9, I10.
 """
@@ -25,8 +24,8 @@ from varvite.changelog.reading.checkpoints import (
     complete_checkpoints,
     find_checkpoint,
     find_savepoint,
-    kept_now,
-    told,
+    list_text,
+    read_retention,
 )
 from varvite.changelog.reading.columns import StateColumns
 from varvite.changelog.reading.operator_state_table import operator_state_tables
@@ -57,7 +56,7 @@ _ARROW: Final[Any] = pa
 
 
 class RestoredRange(NamedTuple):
-    """Key groups `[low, high)` of an operator, restored; closed and removed when the next one is asked for."""
+    """Key groups `[low, high)` of an operator, restored; closed and removed when the next range is restored."""
 
     low: int
     high: int
@@ -105,7 +104,7 @@ class StateReader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._let_go()
+        self._release()
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -117,18 +116,18 @@ class StateReader:
         return self.layout(operator).states
 
     def layout(self, operator: str | None = None) -> OperatorLayout:
-        """What the checkpoint says of an operator. Raises `InvalidRequestError`."""
-        known = {one.uid: one for one in self.checkpoint.operators}
-        return known[_chosen(operator, tuple(known), "operator", f"job {self.job.name!r}")]
+        """The layout of an operator in the checkpoint. Raises `InvalidRequestError`."""
+        layouts = {layout.uid: layout for layout in self.checkpoint.operators}
+        return layouts[_chosen(operator, tuple(layouts), "operator", f"job {self.job.name!r}")]
 
     def state(self, state: str | None = None, operator: str | None = None) -> StateSchema:
         """The schema of a state; either may be left out if there is only one. Raises `InvalidRequestError`."""
-        own = self.layout(operator)
-        known = {one.name: one for one in own.states}
-        return known[_chosen(state, tuple(known), "state", f"operator {own.uid!r}")]
+        layout = self.layout(operator)
+        schemas = {schema.name: schema for schema in layout.states}
+        return schemas[_chosen(state, tuple(schemas), "state", f"operator {layout.uid!r}")]
 
     def columns(self, operator: str | None = None, state: str | None = None) -> StateColumns:
-        """How a state is shown; its `schema` is the Arrow schema of what is read."""
+        """The columns in which a state is shown; their `schema` is the Arrow schema of what is read."""
         return StateColumns(self.layout(operator).key_type, self.state(state, operator))
 
     def operator_states(self, operator: str | None = None) -> tuple[OperatorStateTable, ...]:
@@ -142,7 +141,7 @@ class StateReader:
 
     @property
     def time(self) -> BatchTime:
-        """The time of the checkpoint: what has expired by then is not there."""
+        """The time of the checkpoint: values that have expired by then are left out."""
         return BatchTime(self.checkpoint.time_ms, self.checkpoint.watermark_ms)
 
     def to_arrow(
@@ -173,29 +172,29 @@ class StateReader:
 
     def ranges(self, operator: str | None = None, key_groups: range | None = None) -> Iterator[RestoredRange]:
         """Restore an operator's key groups, one tile at a time."""
-        own = self.layout(operator)
+        layout = self.layout(operator)
         with self.pinned():
-            for wanted in self.split(operator, key_groups):
-                with self.restored(own, wanted.start, wanted.stop) as store:
-                    yield RestoredRange(wanted.start, wanted.stop, store)
+            for span in self.split(operator, key_groups):
+                with self.restored(layout, span.start, span.stop) as store:
+                    yield RestoredRange(span.start, span.stop, store)
 
     def split(self, operator: str | None = None, key_groups: range | None = None) -> tuple[range, ...]:
         """Key groups as ranges that can be restored one by one, or side by side, without reading anything twice.
 
         They are those of the tiles; where there is no snapshot yet, those of the operator's partitions.
         """
-        own, wanted = self.layout(operator), self.wanted(key_groups)
-        partitions = [-(-p * self.job.max_parallelism // own.parallelism) for p in range(own.parallelism)]
-        edges = {wanted.start, wanted.stop}
-        for tile in self.view.tiles_for(own.uid, wanted.start, wanted.stop):
+        layout, selected = self.layout(operator), self.selected(key_groups)
+        partitions = [-(-p * self.job.max_parallelism // layout.parallelism) for p in range(layout.parallelism)]
+        edges = {selected.start, selected.stop}
+        for tile in self.view.tiles_for(layout.uid, selected.start, selected.stop):
             edges |= {tile.low, tile.high}
             if tile.snapshot is None and not tile.files:
                 edges.update(edge for edge in partitions if tile.low < edge < tile.high)
-        inner = sorted(edge for edge in edges if wanted.start <= edge <= wanted.stop)
+        inner = sorted(edge for edge in edges if selected.start <= edge <= selected.stop)
         return tuple(range(low, high) for low, high in pairwise(inner))
 
-    def wanted(self, key_groups: range | None) -> range:
-        """These key groups, or all. Raises `InvalidRequestError` for something else than a part of them."""
+    def selected(self, key_groups: range | None) -> range:
+        """These key groups, or all. Raises `InvalidRequestError` unless they are a range of the job's."""
         every = range(self.job.max_parallelism)
         if key_groups is None:
             return every
@@ -205,19 +204,19 @@ class StateReader:
 
     @property
     def view(self) -> LineView:
-        """What the state is made of."""
+        """The view of the checkpoint: tiles, segments and images of its state."""
         # Not a cached_property: Python 3.11 holds one lock for all readers while one of them reads.
         if self._view is None:
-            with self._gone_is_told():
+            with self._report_if_collected():
                 self._view = self.chain.load_line(self.checkpoint.link, self.job.max_parallelism).view
         return self._view
 
     @contextmanager
-    def restored(self, own: OperatorLayout, low: int, high: int) -> Generator[RocksDBStore]:
+    def restored(self, layout: OperatorLayout, low: int, high: int) -> Generator[RocksDBStore]:
         """A store of key groups `[low, high)`, in a directory that is removed afterwards; call it under `pinned`."""
         with TemporaryDirectory(prefix="varvite-", dir=self._directory) as name:
             place = Path(name)
-            target = RestoreTarget(operator=own.uid, key_type=own.key_type, low=low, high=high)
+            target = RestoreTarget(operator=layout.uid, key_type=layout.key_type, low=low, high=high)
             store = restore(self.view, target, self.chain.store, place / "state")
             try:
                 yield store
@@ -229,18 +228,18 @@ class StateReader:
         """Keep the checkpoint."""
         self._hold()
         try:
-            with self._gone_is_told():
+            with self._report_if_collected():
                 yield
         finally:
-            self._let_go()
+            self._release()
 
     @contextmanager
-    def _gone_is_told(self) -> Generator[None]:
-        """What is missing of a checkpoint that nothing keeps was collected: nothing is damaged."""
+    def _report_if_collected(self) -> Generator[None]:
+        """Raise `DidNotHappenError` for an object that is missing because nothing keeps the checkpoint any more."""
         try:
             yield
         except MissingObjectError as error:
-            self._tell_if_gone(error)
+            self._raise_if_collected(error)
             raise
 
     def _hold(self) -> None:
@@ -255,22 +254,22 @@ class StateReader:
             hint = "where the storage can only be read, read without a pin: --no-pin, or pin=False"
             raise InvalidRequestError(f"{error.message}; {hint}", **error.context) from error
         except DidNotHappenError as error:
-            # It is too late for a pin of one's own, but another reader's may keep the checkpoint.
+            # It is too late for a new pin, but another reader's may keep the checkpoint.
             if any(pin.needs_from <= self.checkpoint.needs_from for pin in list_pins(self.chain)):
                 return None
-            self._tell_if_gone(error)
+            self._raise_if_collected(error)
             raise
 
-    def _tell_if_gone(self, error: VarviteError) -> None:
+    def _raise_if_collected(self, error: VarviteError) -> None:
         """Raise `DidNotHappenError`, because of the error, if nothing keeps the checkpoint any more."""
-        if kept_now(self.chain).is_complete(self.checkpoint):
+        if read_retention(self.chain).is_complete(self.checkpoint):
             return
         raise DidNotHappenError(
             f"checkpoint {self.checkpoint.seq} (batch {self.checkpoint.batch}) is not retained any more: a part of "
-            f"what it needs may be deleted; those that are complete: {told(complete_checkpoints(self.chain))}"
+            f"what it needs may be deleted; those that are complete: {list_text(complete_checkpoints(self.chain))}"
         ) from error
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._depth -= 1
         if self._depth == 0 and self._pin is not None:
             pin, self._pin = self._pin, None
@@ -285,7 +284,7 @@ def open_state(
     storage_options: Mapping[str, Any] | None = None,
     pin: bool = True,
 ) -> StateReader:
-    """The state of a job, for reading; neither Spark nor the job need run.
+    """Open the state of a job for reading; neither Spark nor the job need run.
 
     Args:
         storage_url: Root of the storage, as the job has it.
@@ -302,10 +301,10 @@ def open_state(
     return StateReader(open_job(open_store(storage_url, storage_options), job).store, checkpoint, pin=pin)
 
 
-def _chosen(name: str | None, known: tuple[str, ...], what: str, where: str) -> str:
-    if name is None and len(known) == 1:
-        return known[0]
-    if name in known:
+def _chosen(name: str | None, names: tuple[str, ...], what: str, where: str) -> str:
+    if name is None and len(names) == 1:
+        return names[0]
+    if name in names:
         return name
-    told = f"there is no {what} {name!r} in {where}" if name else f"{where} has not just one {what}: name it"
-    raise InvalidRequestError(f"{told}; it has {', '.join(map(repr, known)) or 'none'}")
+    problem = f"there is no {what} {name!r} in {where}" if name else f"{where} has not just one {what}: name it"
+    raise InvalidRequestError(f"{problem}; it has {', '.join(map(repr, names)) or 'none'}")

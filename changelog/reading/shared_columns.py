@@ -1,13 +1,13 @@
 """Rows of several states in one table: the same columns for all, whatever the states' kinds and types.
 
-| column | what |
+| column | content |
 |---|---|
 | `key_group` (int32) | always |
 | `key`, `map_key`, `namespace`, `value` (text) | JSON; null where there is no value, or no such column |
 | `position`, `time_ms`, `ttl_stamp_ms` (int64) | null where the state has no such column |
 
-JSON is made of what `varvite.changelog.reading.readable_columns` shows: bytes are base64, times ISO 8601, decimals
-text, floats that JSON lacks `"NaN"`, `"Infinity"` and `"-Infinity"`, a map a list of [key, value].
+JSON is made of the values that `varvite.changelog.reading.readable_columns` shows: bytes are base64, times ISO 8601,
+decimals text, floats that JSON lacks `"NaN"`, `"Infinity"` and `"-Infinity"`, a map a list of [key, value].
 """
 
 from __future__ import annotations

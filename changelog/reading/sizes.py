@@ -1,7 +1,7 @@
-"""How large the states of a store are, per key group, from the raw rows: nothing is decoded.
+"""The sizes of a store's states, per key group, from the raw rows: nothing is decoded.
 
-Rows count as they are stored, so what has expired and is not removed yet counts; bytes are those of keys and values
-before compression.
+Rows count as they are stored, so expired rows that are not removed yet count. Bytes are those of keys and values before
+compression.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class GroupSize(NamedTuple):
-    """One state in one key group that has any of it."""
+    """The size of one state in one key group that has rows of it."""
 
     state: str
     key_group: int

@@ -1,12 +1,13 @@
-"""A RocksDB store for any key-group range, from the snapshots that cover it: what a restore begins with.
+"""A RocksDB store for any key-group range, from the snapshots that cover it; a restore begins with it.
 
-One snapshot of just this range is opened as it is, so its SST files stay shared with the tile. Otherwise, if one
-snapshot's rows are mostly wanted, it becomes the base: the other key groups are deleted from it, and the rows of the
-other snapshots are added. If none is, all wanted rows are copied. States are matched by name, ids may differ.
+A single snapshot of exactly this range is opened as it is, so its SST files stay shared with the tile. Otherwise a
+snapshot most of whose key groups belong to the range becomes the base: the other key groups are deleted from it, and
+the rows of the other snapshots are added. If there is no such snapshot, all rows of the range are copied. States are
+matched by name; their ids may differ.
 
-Invariants: I5 (each key group comes from exactly one source, at the commit that the source must be at), I8 (whose state
-a directory holds, and its version, are checked against what the caller expects), I9 (until it is whole the directory
-carries a mark, with which it cannot be opened).
+Invariants: I5 (each key group comes from exactly one source, at the commit that the source must be at), I8 (the owner
+and the version of a directory's state are checked against what the caller expects), I9 (until it is complete, the
+directory carries a mark with which it cannot be opened).
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BASE_FRACTION: Final = 0.5
-"""A snapshot becomes the base if at least this part of its key groups is wanted."""
+"""A snapshot becomes the base if at least this share of its key groups belongs to the range."""
 _NEVER: Final = (1 << 63) - 1
 
 
 class SnapshotSource(NamedTuple):
-    """The state of key groups `[low, high)` after commit `at`: what a tile says."""
+    """The state of key groups `[low, high)` after commit `at`, as a tile names it."""
 
     directory: Path | None
-    """A fetched snapshot, whose range may be larger; None: the state is empty. Moved or removed in the end."""
+    """A fetched snapshot, whose range may be larger; None: the state is empty. It is moved or removed in the end."""
     low: int
     high: int
     at: Link
@@ -75,8 +76,8 @@ def open_clipped(
     and a replay with the sources' floors must follow (`varvite.changelog.segments.replay`).
 
     Args:
-        directory: Where the store is to be.
-        sources: Cover `[low, high)` exactly once; what they cover besides is left out.
+        directory: Of the new store.
+        sources: They cover `[low, high)` exactly once; other key groups are left out.
         operator: The operator's uid.
         key_type: Type string of its keys.
         low: First key group, inclusive.
@@ -88,12 +89,12 @@ def open_clipped(
         IncompatibleError: a directory is of another operator or key type; or two snapshots hold a state of one name
             with different types.
     """
-    own = options or RocksDBOptions()
+    options = options or RocksDBOptions()
     clipped = _clip(sources, low, high, operator)
-    filled = [_inspect(source, operator, key_type, own) for source in clipped if source.directory is not None]
+    filled = [_inspect(source, operator, key_type, options) for source in clipped if source.directory is not None]
     if len(clipped) == 1 and filled and filled[0].key_groups == range(low, high):
         filled[0].directory.rename(directory)
-        return RocksDBStore.open(directory, operator, key_type, low, high, own)
+        return RocksDBStore.open(directory, operator, key_type, low, high, options)
     base = _base(filled)
     if base is not None:
         base.directory.rename(directory)
@@ -101,22 +102,22 @@ def open_clipped(
     for snapshot in sorted(filled, key=lambda f: f.source.at.seq):
         for state in snapshot.states:
             registry.register(state.schema)
-    database = Database(directory, own, create=True)
+    database = Database(directory, options, create=True)
     try:
         _put(database, {VERSION_KEY: StoreVersion(at=ORIGIN, complete_from=_NEVER)}, base)
-        _copy_rows(database, [snapshot for snapshot in filled if snapshot is not base], registry, own)
-        wanted = new_marker(operator, key_type, low, high)
-        _put(database, {MARKER_KEY: wanted, STATES_KEY: registry.states, VERSION_KEY: _version(clipped)})
+        _copy_rows(database, [snapshot for snapshot in filled if snapshot is not base], registry, options)
+        identity = new_marker(operator, key_type, low, high)
+        _put(database, {MARKER_KEY: identity, STATES_KEY: registry.states, VERSION_KEY: _version(clipped)})
         for snapshot in filled:
             shutil.rmtree(snapshot.directory, ignore_errors=True)
-        return RocksDBStore(database, wanted, own)
+        return RocksDBStore(database, identity, options)
     except BaseException:
         database.close()
         raise
 
 
 class _Snapshot(NamedTuple):
-    """A source that has rows, and what its directory says of itself."""
+    """A source that has rows, and the metadata of its directory."""
 
     source: SnapshotSource
     directory: Path
@@ -125,17 +126,17 @@ class _Snapshot(NamedTuple):
     size_bytes: int
 
     @property
-    def wanted_fraction(self) -> float:
-        """Which part of its key groups is wanted."""
+    def used_fraction(self) -> float:
+        """The share of its key groups that belongs to the range."""
         return (self.source.high - self.source.low) / len(self.key_groups)
 
 
 def _clip(sources: Sequence[SnapshotSource], low: int, high: int, operator: str) -> list[SnapshotSource]:
-    """The parts of the sources within `[low, high)`, in order."""
-    parts = [s._replace(low=max(s.low, low), high=min(s.high, high)) for s in sources]
-    clipped = sorted((part for part in parts if part.low < part.high), key=lambda part: part.low)
-    edges = [low, *(part.high for part in clipped)]
-    if [part.low for part in clipped] != edges[:-1] or edges[-1] != high:
+    """The sources clipped to `[low, high)`, in order."""
+    inner = [s._replace(low=max(s.low, low), high=min(s.high, high)) for s in sources]
+    clipped = sorted((source for source in inner if source.low < source.high), key=lambda source: source.low)
+    edges = [low, *(source.high for source in clipped)]
+    if [source.low for source in clipped] != edges[:-1] or edges[-1] != high:
         raise InvariantError(f"{[s[1:] for s in sources]} do not cover [{low}, {high}) once each", operator=operator)
     return clipped
 
@@ -169,13 +170,13 @@ def _inspect(source: SnapshotSource, operator: str, key_type: str, options: Rock
 
 
 def _base(filled: Sequence[_Snapshot]) -> _Snapshot | None:
-    """The snapshot to build on: the one that brings most, if enough of it is wanted."""
-    fitting = [snapshot for snapshot in filled if snapshot.wanted_fraction >= BASE_FRACTION]
-    return max(fitting, key=lambda snapshot: snapshot.size_bytes * snapshot.wanted_fraction, default=None)
+    """The snapshot to build on: of those of which enough belongs to the range, the one that brings most bytes."""
+    fitting = [snapshot for snapshot in filled if snapshot.used_fraction >= BASE_FRACTION]
+    return max(fitting, key=lambda snapshot: snapshot.size_bytes * snapshot.used_fraction, default=None)
 
 
 def _put(database: Database, metadata: dict[bytes, object], base: _Snapshot | None = None) -> None:
-    """Write metadata and flush; delete what is outside of the wanted key groups of the base."""
+    """Write metadata and flush; delete the base's key groups outside of its clipped range."""
     batch = WriteBatch(raw_mode=True)
     if base is not None:
         batch.delete_range(key_group_start(0), key_group_start(base.source.low))
@@ -189,7 +190,7 @@ def _put(database: Database, metadata: dict[bytes, object], base: _Snapshot | No
 def _copy_rows(
     database: Database, snapshots: Sequence[_Snapshot], registry: StateRegistry, options: RocksDBOptions
 ) -> None:
-    """Add the wanted rows of these snapshots, with the state ids of the registry. The database must be flushed."""
+    """Add the clipped rows of these snapshots, with the state ids of the registry. The database must be flushed."""
     builder = SstBuilder(database.directory, options)
     for snapshot in snapshots:
         target_ids = {state.schema.name: state.id for state in registry.states}
@@ -209,7 +210,7 @@ def _copy_rows(
 
 
 def _version(clipped: Sequence[SnapshotSource]) -> StoreVersion:
-    """The version of what the sources make together."""
+    """The version of the store that the sources make together."""
     oldest = min((source.at for source in clipped), key=lambda at: at.seq)
     newest = max(source.at.seq for source in clipped)
     return StoreVersion(at=oldest, complete_from=newest if newest > oldest.seq else 0)

@@ -1,4 +1,4 @@
-"""The files of a RocksDB snapshot: telling what they are after writing, and fetching them for a restore.
+"""The files of a RocksDB snapshot: describes them after writing, and fetches them for a restore.
 
 A snapshot is `CURRENT`, one `MANIFEST-*`, `rocksdict-config.json` and SST files; all but the SST files are small. An
 SST file never changes, and a later snapshot of the same store has it under the same name while it is part of the state.
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 DOWNLOADS: Final = DownloadPolicy()
-"""For those whom nobody has told how much to download at the same time."""
-# Not part of the state: the lock, the info log, RocksDB's own record of its options (we open with ours).
+"""The limits for callers that have no policy of their own."""
+# Not part of the state: the lock, the info log, RocksDB's record of its options (stores are opened with ours).
 _LEFT_OUT: Final = ("LOCK", "LOG", "IDENTITY", "OPTIONS-")
 
 
@@ -41,7 +41,7 @@ class LocalFile(NamedTuple):
 
 
 class FileChecksums:
-    """CRCs of files that are hard links of each other are computed once; for the snapshots of one store."""
+    """Computes the CRC of files that are hard links of each other once; for the snapshots of one store."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, int, int], int] = {}
@@ -60,19 +60,19 @@ def describe_snapshot(directory: Path, checksums: FileChecksums | None = None) -
 
     Args:
         directory: What `WorkingStore.write_snapshot` wrote.
-        checksums: What is known from earlier snapshots of the same store.
+        checksums: Of earlier snapshots of the same store.
     """
-    known = checksums or FileChecksums()
-    found: list[LocalFile] = []
+    checksums = checksums or FileChecksums()
+    files: list[LocalFile] = []
     for path in sorted(directory.iterdir()):
         size_bytes = path.stat().st_size
         # The write-ahead log is off, so its file is empty; one that is not would be state.
         if path.name.startswith(_LEFT_OUT) or (path.suffix == ".log" and size_bytes == 0):
             continue
-        found.append(LocalFile(path.name, path, size_bytes, known.crc32(path)))
-    if not any(file.file == "CURRENT" for file in found):
+        files.append(LocalFile(path.name, path, size_bytes, checksums.crc32(path)))
+    if not any(file.file == "CURRENT" for file in files):
         raise InvalidRequestError("the directory is not a RocksDB snapshot", object_name=str(directory))
-    return tuple(found)
+    return tuple(files)
 
 
 def fetch_snapshot(
@@ -83,59 +83,59 @@ def fetch_snapshot(
 
 
 def check_file(store: ObjectStore, file: SnapshotFile) -> None:
-    """Fetch one file to see whether it is whole. Raises as `fetch_snapshots`."""
+    """Fetch one file to check it. Raises as `fetch_snapshots`."""
     with TemporaryDirectory(prefix="varvite-") as scratch:
         fetch_snapshot(store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
 
 
 def fetch_snapshots(
     store: ObjectStore,
-    wanted: Sequence[tuple[Sequence[SnapshotFile], Path]],
+    snapshots: Sequence[tuple[Sequence[SnapshotFile], Path]],
     policy: DownloadPolicy = DOWNLOADS,
     reuse: Sequence[Path] = (),
 ) -> int:
     """Fetch several snapshots at the same time, each into a directory that must not exist.
 
     Args:
-        store: Where the files are.
-        wanted: The files of a snapshot, and the directory to make.
-        policy: How much at the same time.
-        reuse: Directories of older states: SST files in them that are the wanted ones are linked, not downloaded. They
-            may be in use meanwhile.
+        store: Holds the files.
+        snapshots: The files of each, and the directory to make.
+        policy: Limits of what is fetched at the same time.
+        reuse: Directories of older states: identical SST files in them are linked, not downloaded. They may be in use
+            meanwhile.
 
     Returns:
-        How many bytes were not downloaded, because they were there.
+        The number of bytes that were linked and not downloaded.
 
     Raises:
         MissingObjectError, CorruptDataError: names the object; the directories are then removed.
     """
-    for file in (file for files, _ in wanted for file in files):
+    for file in (file for files, _ in snapshots for file in files):
         if "/" in file.file or file.file in ("", ".", ".."):
             raise CorruptDataError(f"a snapshot lists a file called {file.file!r}", object_name=file.name)
     try:
         missing: list[FileDownload] = []
         reused_bytes = 0
-        for files, directory in wanted:
+        for files, directory in snapshots:
             try:
                 directory.mkdir(parents=True)
             except OSError as error:
                 raise did_not_happen(error, f"making {directory} for a snapshot") from error
             for file in files:
                 path = directory / file.file
-                if any(_is_linked(old / file.file, path, file) for old in reuse):
+                if any(_link_if_same(old / file.file, path, file) for old in reuse):
                     reused_bytes += file.size_bytes
                 else:
                     missing.append(FileDownload(file.name, path, file.size_bytes, file.crc32, _never_changes(path)))
         download(store, missing, policy)
     except BaseException:
-        for _, directory in wanted:
+        for _, directory in snapshots:
             shutil.rmtree(directory, ignore_errors=True)
         raise
     return reused_bytes
 
 
-def _is_linked(old: Path, path: Path, file: SnapshotFile) -> bool:
-    """Whether the old file is the wanted one, and now is at `path` as well."""
+def _link_if_same(old: Path, path: Path, file: SnapshotFile) -> bool:
+    """Link the old file to `path` if it is this file of the snapshot, and tell whether it is."""
     if not _never_changes(old):
         return False
     try:
@@ -148,5 +148,5 @@ def _is_linked(old: Path, path: Path, file: SnapshotFile) -> bool:
 
 
 def _never_changes(path: Path) -> bool:
-    """Whether a store that is opened on it never writes to the file: it only deletes its name."""
+    """Tell whether a store that is opened on the file never writes to it: it only deletes the name."""
     return path.suffix == ".sst"

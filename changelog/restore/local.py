@@ -1,17 +1,17 @@
-"""Working state that outlives its process, on one host: the directories of local recovery.
+"""The directories of local recovery: working state on one host that outlives its process.
 
 ```
 <root>/<job id>/<operator>/<lo>-<hi>/<n>/        a RocksDB directory of key groups [lo, hi)
 <root>/<job id>/<operator>/<lo>-<hi>/<n>.lock    held (flock) by the process that uses copy n
 ```
 
-Whoever needs the state of a range takes a copy that nobody holds; while a process that is thought dead still holds one,
-it takes another. A process that only brings a copy up says in the lock file that it is worth waiting. The kernel frees
-a lock when its process ends, however that ends. What a copy is good for is told by the version in it, never by its
-place or age.
+A process that needs the state of a range takes a copy that no other process holds; while a process that should be dead
+still holds one, it takes another. A process that holds a copy only briefly, to bring it up to date, says so in the lock
+file, so that others wait. The kernel frees a lock when its process ends, however it ends. The version in a copy decides
+whether it is used, never its place or age.
 
-Invariants: I9 (a copy is a cache: it may vanish at any time, and is used only if its version is on the line), I10 (what
-nobody uses is removed by age and size).
+Invariants: I9 (a copy is a cache: it may vanish at any time, and is used only if its version is on the line), I10
+(unused copies are removed by age and size).
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COPIES_MAX: Final = 16
-"""Copies of one range on one host. All but one belong to processes that should be dead."""
+"""Limit of copies of one range on one host. All but one belong to processes that should be dead."""
 _LOCK_SUFFIX: Final = ".lock"
 _BRIEF: Final = b"brief"
-"""In the lock file of a copy that is only held to be brought up."""
+"""Content of the lock file of a copy that is held only to be brought up to date."""
 _SEGMENT_LETTERS_MAX: Final = 200
 
 
 @dataclass(frozen=True)
 class LocalRecovery:
-    """How a job's state workers keep their state on their hosts."""
+    """The settings by which a job's state workers keep their state on their hosts."""
 
     directories: tuple[str, ...] = ()
     """Roots, on as many disks: a partition's state is in one of them. Empty: one in the temporary directory."""
     flush_interval_ms: int = LOCAL_FLUSH_INTERVAL.default
-    """A crash of the process loses no more of the copy; the log has it."""
+    """A crash of the process loses at most this much of the copy; the log has it."""
     unused_age_max_ms: int = LOCAL_UNUSED_AGE.default
-    """Copies that nobody has used for so long are removed."""
+    """Copies that were not used for this time are removed."""
     unused_bytes_max: int | None = None
-    """Bytes of copies that nobody uses, above which those longest not used are removed; None: no limit."""
+    """Limit of unused copies, in bytes, above which the least recently used are removed; None: no limit."""
 
     def root(self, partition: int) -> Path:
-        """Where the copies of a partition are."""
+        """The directory below which the copies of a partition are."""
         if not self.directories:
             return default_root()
         return Path(self.directories[partition % len(self.directories)])
 
 
 class CopyRange(NamedTuple):
-    """Whose state: key groups `[low, high)` of an operator of a job."""
+    """The range of a copy: key groups `[low, high)` of an operator of a job."""
 
     job_id: str
     operator: str
@@ -78,14 +78,14 @@ class LocalCopy:
         """The RocksDB directory; it need not exist yet."""
         self._lock = lock
 
-    def is_brief(self, brief: bool) -> None:
-        """Say to those who wait for the copy whether they will have it in a moment."""
+    def mark_brief(self, brief: bool) -> None:
+        """Mark the copy in the lock file as held briefly, or not, for processes that wait for it."""
         os.ftruncate(self._lock, 0)
         if brief:
             os.pwrite(self._lock, _BRIEF, 0)
 
     def discard(self) -> None:
-        """Remove the state, and what was made beside it; the copy stays held."""
+        """Remove the state, and the files beside it; the copy stays held."""
         shutil.rmtree(self.directory, ignore_errors=True)
         for path in self.directory.parent.glob(f"{self.directory.name}.*"):
             if path.suffix != _LOCK_SUFFIX:
@@ -94,7 +94,7 @@ class LocalCopy:
     def remove(self) -> None:
         """Remove the copy and give it up."""
         self.discard()
-        with suppress(OSError):  # the lock file last: whoever has waited for it looks whether it is still there
+        with suppress(OSError):  # the lock file last: a process that has waited for it checks that it still exists
             self.directory.with_name(f"{self.directory.name}{_LOCK_SUFFIX}").unlink()
         self.release()
         for parent in list(self.directory.parents)[:3]:  # range, operator, job
@@ -104,7 +104,7 @@ class LocalCopy:
                 break  # another copy is in it
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the copy to other processes."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -125,11 +125,11 @@ class LocalCopies:
         return [copy for path in self.directories(key) if (copy := _hold(path, os.O_CREAT)) is not None]
 
     def is_in_use(self, key: CopyRange) -> bool:
-        """Whether a process holds a copy of the range, be it an empty one; also this process."""
+        """Tell whether a process, perhaps this one, holds a copy of the range, perhaps an empty one."""
         return any(_is_held(path) for path in self._range(key).glob(f"*{_LOCK_SUFFIX}"))
 
     def is_held_briefly(self, key: CopyRange) -> bool:
-        """Whether a process says that it will give up a copy of the range in a moment."""
+        """Tell whether a process holds a copy of the range briefly."""
         for path in self.directories(key):
             with suppress(OSError):
                 if path.with_name(f"{path.name}{_LOCK_SUFFIX}").read_bytes() == _BRIEF:
@@ -137,10 +137,10 @@ class LocalCopies:
         return False
 
     def new(self, key: CopyRange) -> LocalCopy:
-        """A copy without state. Raises `InvalidRequestError` if there can be none."""
+        """Make a copy without state. Raises `InvalidRequestError` if that is not possible."""
         for number in range(COPIES_MAX):
             try:
-                copy = _made(self._range(key) / str(number))
+                copy = _make(self._range(key) / str(number))
             except OSError as error:
                 raise InvalidRequestError(
                     f"local state cannot be kept in {self._root}: {error}; correct "
@@ -154,7 +154,10 @@ class LocalCopies:
         )
 
     def sweep(self, unused_age_max_ms: int, unused_bytes_max: int | None, now_ms: int) -> tuple[Path, ...]:
-        """Remove copies that nobody holds, by the age of their newest file and by their size. Returns which."""
+        """Remove copies that no process holds, by the age of their newest file and by size.
+
+        Returns their directories.
+        """
         unused = sorted(self._unused(), key=lambda use: use.used_s)
         size_bytes = sum(use.size_bytes for use in unused)
         removed: list[Path] = []
@@ -196,12 +199,12 @@ class _Use(NamedTuple):
     path: Path
     size_bytes: int
     used_s: float
-    """When its newest file was written, by the filesystem's clock: a hint."""
+    """Time at which its newest file was written, by the filesystem's clock: a hint."""
 
 
 def _use_of(directory: Path, lock: Path) -> _Use:
     size_bytes, used_s = 0, 0.0
-    with suppress(OSError):  # somebody removes it: nothing is left to count
+    with suppress(OSError):  # another process removes it: nothing is left to count
         used_s = lock.stat().st_mtime
         for path in directory.iterdir():
             status = path.stat()
@@ -210,8 +213,8 @@ def _use_of(directory: Path, lock: Path) -> _Use:
     return _Use(directory, size_bytes, used_s)
 
 
-def _made(directory: Path, tries: int = 3) -> LocalCopy | None:
-    """A new copy in that directory; None if there is one. Raises OSError."""
+def _make(directory: Path, tries: int = 3) -> LocalCopy | None:
+    """Make a copy in that directory; None if there is one. Raises OSError."""
     directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if directory.exists():
         return None
@@ -221,12 +224,12 @@ def _made(directory: Path, tries: int = 3) -> LocalCopy | None:
     except FileNotFoundError:
         if tries == 1:
             raise
-        return _made(directory, tries - 1)  # whoever removed another copy of the range has removed the parent, too
+        return _make(directory, tries - 1)  # another process has removed a copy of the range and the parent
     return _hold(directory)
 
 
 def _hold(directory: Path, flags: int = 0) -> LocalCopy | None:
-    """The copy in that directory, now held; None if another process holds it, or it was removed."""
+    """Take the copy in that directory; None if another process holds it, or it was removed."""
     path = directory.with_name(f"{directory.name}{_LOCK_SUFFIX}")
     while True:
         try:
@@ -235,8 +238,8 @@ def _hold(directory: Path, flags: int = 0) -> LocalCopy | None:
             return None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock), path.stat()):  # else it was removed while we came
-                if os.fstat(lock).st_size:  # its time must not change: it tells the age of the copy
+            if os.path.samestat(os.fstat(lock), path.stat()):  # else it was removed meanwhile
+                if os.fstat(lock).st_size:  # else its time must not change: it shows the age of the copy
                     os.ftruncate(lock, 0)
                 return LocalCopy(directory, lock)
         except BlockingIOError:
@@ -248,7 +251,7 @@ def _hold(directory: Path, flags: int = 0) -> LocalCopy | None:
 
 
 def _is_held(lock: Path) -> bool:
-    """Whether a process holds the copy with that lock file."""
+    """Tell whether a process holds the copy with that lock file."""
     try:
         probe = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

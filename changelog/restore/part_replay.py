@@ -1,12 +1,12 @@
-"""Replay part by part of the key groups, so that no SST file which it flushes spans two parts.
+"""Replay part by part: the key groups are divided, so that no SST file that a replay flushes spans two parts.
 
-Such files can be rewritten a part at a time (`varvite.changelog.working_stores.rocksdb.overlap`): the snapshot after it
-shares the files of all other parts with the one before. The log is read once as long as its rows fit into memory. A
-longer one is read several times, some of the parts each time, because every time that the memory is full means a file
-per part.
+Such files can be rewritten a part at a time (`varvite.changelog.working_stores.rocksdb.overlap`): the next snapshot
+shares the files of all other parts with the one before. The log is read once if its rows fit into memory. A longer one
+is read several times, for some of the parts each time, because each time that the memory is full a file per part is
+flushed.
 
-Invariants: I5 (what `varvite.changelog.segments.replay` does; parts have no key in common, so their order is of no
-account), I10 (at most about `HELD_BYTES` of rows, and one segment more, are in memory at once).
+Invariants: I5 (as `varvite.changelog.segments.replay`; parts have no key in common, so their order does not matter),
+I10 (at most about `HELD_BYTES` of rows, and one segment more, are in memory at once).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import Link, StateSchema
 
 HELD_BYTES: Final = 64 << 20
-"""Bytes of decoded rows that are held back for their parts."""
+"""Limit of decoded rows, in bytes, that are held until they are written by part."""
 LOG_BYTES_AT_ONCE: Final = HELD_BYTES
-"""Stored bytes of log that are expected to fit."""
+"""Stored bytes of log whose rows are expected to fit."""
 
 
 class FileFolder(BatchFolder, Protocol):
     """A store with files."""
 
     def register(self, schema: StateSchema) -> None:
-        """Make a version of a state known, which `fold` would do as well."""
+        """Register a version of a state, as `fold` would do."""
         ...
 
     def flush(self) -> None:
-        """Write a file of what was folded since the last one."""
+        """Write what was folded since the last flush to a file."""
         ...
 
 
@@ -53,7 +53,7 @@ def replay_by_part(
 
     Args:
         store: At the state that the floors say.
-        read: Reads the log once; is told which part of the whole work that is, as its begin and end between 0 and 1.
+        read: Reads the log once. Its arguments are the share of the whole work, as begin and end between 0 and 1.
         version: The commit that it leads to.
         parts: Of the store's key groups, ascending, without gaps.
         log_bytes: Stored bytes of the log.
@@ -62,10 +62,10 @@ def replay_by_part(
     passes = min(len(parts), max(1, -(-log_bytes // LOG_BYTES_AT_ONCE)))
     segments = rows = 0
     for i in range(passes):
-        own = parts[len(parts) * i // passes : len(parts) * (i + 1) // passes]
-        key_groups = range(own[0].start, own[-1].stop)
+        of_pass = parts[len(parts) * i // passes : len(parts) * (i + 1) // passes]
+        key_groups = range(of_pass[0].start, of_pass[-1].stop)
         log = AcceptedLog(read(i / passes, (i + 1) / passes), key_groups, wire_ready=store.keeps_wire_forms)
-        _fold_parts(store, log, version, own)
+        _fold_parts(store, log, version, of_pass)
         segments = max(segments, log.segments)
         rows += log.rows
     store.fold((), version, last=True)
@@ -92,7 +92,7 @@ def _fold_parts(store: FileFolder, log: Iterable[Batch], version: Link, parts: S
 
 
 def _write(store: FileFolder, held: Sequence[list[Batch]], version: Link) -> None:
-    """Fold what is held, a file for each part that has any of it."""
+    """Fold the held batches, into a file for each part that has any."""
     for batches in held:
         for batch in batches:
             store.register(batch.changes[0].schema)
@@ -108,6 +108,6 @@ def _write(store: FileFolder, held: Sequence[list[Batch]], version: Link) -> Non
 
 
 def _write_metadata(store: FileFolder, version: Link) -> None:
-    """Write that a replay is under way, and new states, in a file without rows: it would span parts."""
+    """Write the mark of a replay and new states to a file without rows, which would span parts."""
     store.fold((), version, last=False)
     store.flush()

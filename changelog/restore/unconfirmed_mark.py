@@ -1,8 +1,9 @@
-"""The mark of a local store that holds what an attempt has folded before anybody knew that it won (changelog off).
+"""The mark of a local store into which an attempt was folded before it was known to have won (changelog off).
 
-The version of such a store says for which commit the attempt was made, and not which attempt: another one of the same
-partition, on another executor, may have won under that very commit. The process that folded knows; who finds the files
-later does not, and must throw them away. The mark is durable before the fold, and goes when the attempt is confirmed.
+The version of such a store names the commit for which the attempt was made, and not the attempt: another attempt of the
+same partition, on another executor, may have won under the same commit. Only the process that folded it knows the
+attempt, so every other process must discard the files. The mark is durable before the fold, and is removed when the
+attempt is confirmed.
 
 Invariants: I4, I9 (a mark that stays too long costs a restore).
 """
@@ -27,11 +28,11 @@ class UnconfirmedMark:
 
     @property
     def is_set(self) -> bool:
-        """Whether what is in the directory may be of an attempt that did not win."""
+        """True if the state in the directory may be of an attempt that did not win."""
         return self._path.exists()
 
     def set(self) -> None:
-        """Before the fold. Raises `MayHaveHappenedError` if the local disk fails."""
+        """Set the mark, before the fold. Raises `MayHaveHappenedError` if the local disk fails."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.touch()
@@ -47,7 +48,10 @@ class UnconfirmedMark:
             ) from error
 
     def clear(self) -> None:
-        """The attempt has won, or the files are gone. A mark that cannot be removed only costs a restore."""
+        """Remove the mark, because the attempt has won or the files are gone.
+
+        A mark that stays only costs a restore.
+        """
         try:
             self._path.unlink(missing_ok=True)
         except OSError:

@@ -1,8 +1,8 @@
 """The garbage collector: reads, lets `collect_decision` decide, deletes. Any number may run, and stall anywhere (I7).
 
-The order of reading matters: the head first, then the pins, then the savepoints, after their files, then everything
-else; uploads before descriptors.
-Deleting goes from what refers to what is referred to, so that an interrupted run leaves only garbage behind.
+The order of reading matters: the head first, then the pins, then the files of savepoints, then the savepoints, then
+everything else; uploads before descriptors. Objects that refer to others are deleted before those, so that an
+interrupted run leaves only garbage behind.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 DELETE_NAMES_MAX: Final = 1000
 """Names per delete call: the limit of S3's batch delete."""
 UPLOAD_GRACE_S: Final = 24 * 3600.0
-"""An upload that nobody published for so long is given up; a slower one only loses its work."""
+"""An upload that is not published within this time is given up; a slower one only loses its work."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectReport:
-    """What a run deleted, or would have deleted."""
+    """The objects that a run deleted, or would have deleted."""
 
     head_seq: int = 0
     cut: int = 0
     raced: bool = False
-    """Another collector was ahead of this one, which therefore deleted nothing."""
+    """Another collector was ahead, so this one deleted nothing."""
     entries: tuple[str, ...] = ()
     segments: tuple[str, ...] = ()
     """Under `seg/` and `pack/`."""
@@ -69,24 +69,24 @@ class CollectReport:
     aborted: tuple[str, ...] = ()
     """Descriptors claimed for uploads that were given up."""
     shares: bool = True
-    """Whether a retained entry or a savepoint names another job's objects, or an entry about to come may; not known if
-    nothing was collected."""
+    """A retained entry or a savepoint names another job's objects, or the next entry may. True if nothing was
+    collected, because it is not known then."""
     unreadable: tuple[str, ...] = ()
-    """Entries below the cut that are damaged; they are left alone."""
+    """Damaged entries below `keep_from`; they are left alone."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What was deleted, in order."""
+        """Names of the deleted objects, in order."""
         return (*self.entries, *self.segments, *self.descriptors, *self.files, *self.savepoint_files)
 
     @property
     def deleted(self) -> int:
-        """How many objects."""
+        """Number of the deleted objects."""
         return len(self.names)
 
 
 class Collector:
-    """Collects one job's garbage; for one thread at a time. Remembers what entries name, since they never change."""
+    """Collects one job's garbage; for one thread at a time. Caches the names in entries, which never change."""
 
     def __init__(
         self, reader: ChainReader, clock: Clock, tokens: TokenSource, upload_grace_s: float = UPLOAD_GRACE_S
@@ -102,37 +102,37 @@ class Collector:
         self._head_seq = 0
 
     def collect(self, *, dry_run: bool = False, keep_from: int | None = None) -> CollectReport:
-        """One run. Nothing is deleted or claimed if `dry_run`.
+        """Collect once. Nothing is deleted or claimed if `dry_run`.
 
         Args:
-            dry_run: Only say what would be done.
-            keep_from: Keep everything from this seq on, too: somebody in this process still reads it.
+            dry_run: Only report what would be deleted.
+            keep_from: Also keep everything from this seq on, because this process still reads it.
 
-        Raises `CorruptDataError` if a retained entry, a pin or a descriptor cannot be read: then nothing can be known
-        to be garbage. Storage errors pass through; the next run goes on where this one stopped.
+        Raises `CorruptDataError` if a retained entry, a pin or a descriptor cannot be read: then no object is known to
+        be garbage. Storage errors are raised; the next run continues where this one stopped.
         """
         head = self._reader.head(self._head_seq)
         if head is None:
             return CollectReport()
         self._head_seq = head.seq
-        cut = bounds_of(head, list_pins(self._reader))
-        cut = cut if keep_from is None else cut.down_to(keep_from)
+        bounds = bounds_of(head, list_pins(self._reader))
+        bounds = bounds if keep_from is None else bounds.down_to(keep_from)
         kept, savepoint_files = self._savepoints()
         seqs = self._reader.list_seqs()
-        if not self._learn_names(retained_seqs(seqs, head, cut.keep_from)) or not is_known(self._names, head):
-            return CollectReport(head_seq=head.seq, cut=cut.keep_from, raced=True)
-        kinds, unreadable = self._kinds(suspect_seqs(seqs, head, cut.keep_from, kept))
+        if not self._learn_names(retained_seqs(seqs, head, bounds.keep_from)) or not is_known(self._names, head):
+            return CollectReport(head_seq=head.seq, cut=bounds.keep_from, raced=True)
+        kinds, unreadable = self._kinds(suspect_seqs(seqs, head, bounds.keep_from, kept))
         entries = collect_chain(kinds)
         self._delete(entries, dry_run=dry_run)
         fail_point("materializer.during_truncate")
         listed = [meta.name for area in (layout.SEGMENTS, layout.PACKS) for meta in self._store.list(area)]
-        segments = collect_slots(listed, head.seq, cut.keep_from, self._names, kept)
+        segments = collect_slots(listed, head.seq, bounds.keep_from, self._names, kept)
         self._delete(segments, dry_run=dry_run)
-        descriptors, files, aborted = self._collect_snapshots(head, cut, kept, dry_run=dry_run)
+        descriptors, files, aborted = self._collect_snapshots(head, bounds, kept, dry_run=dry_run)
         self._delete(savepoint_files, dry_run=dry_run)
         return CollectReport(
             head_seq=head.seq,
-            cut=cut.keep_from,
+            cut=bounds.keep_from,
             entries=entries,
             segments=segments,
             descriptors=descriptors,
@@ -145,21 +145,21 @@ class Collector:
 
     def _shares(self, newest: Link, kept: SavepointNames) -> bool:
         names = self._names.get(newest.seq)
-        if names is None or names.is_import:  # a start that is going on may share what it has just got a hold of
+        if names is None or names.is_import:  # a start in progress may share objects for which it has just made a hold
             return True
         return any(map(layout.is_shared, kept.objects.union(*(n.objects for n in self._names.values()))))
 
     def _savepoints(self) -> tuple[SavepointNames, tuple[str, ...]]:
-        """What the savepoints keep, and the files of those that are gone."""
+        """The objects that the savepoints keep, and the files of savepoints that are gone."""
         files = [meta.name for meta in self._store.list(layout.SAVEPOINT_FILES)]
         kept = kept_by(list_savepoints(self._store))
         return kept, collect_savepoint_files(files, kept)
 
     def _learn_names(self, seqs: Sequence[int]) -> bool:
-        """Know what these entries name, and only these; False if one is gone, so that another collector is ahead."""
+        """Read the names in these entries; False if one is gone, because another collector is ahead."""
         new = [seq for seq in seqs if seq not in self._names]
-        found = dict(zip(new, in_parallel(self._names_of, new), strict=True))
-        names = {seq: known for seq in seqs if (known := self._names.get(seq) or found.get(seq)) is not None}
+        read = dict(zip(new, in_parallel(self._names_of, new), strict=True))
+        names = {seq: entry for seq in seqs if (entry := self._names.get(seq) or read.get(seq)) is not None}
         self._names = names
         return len(names) == len(seqs)
 
@@ -170,7 +170,7 @@ class Collector:
             return None
 
     def _kinds(self, seqs: Sequence[int]) -> tuple[Mapping[int, EntryKind], tuple[str, ...]]:
-        """The kinds of the entries below the cut, and the names of those that cannot be read."""
+        """The kinds of the entries below `keep_from`, and the names of those that cannot be read."""
         unknown = [seq for seq in seqs if seq not in self._fences]
         kinds: dict[int, EntryKind] = {}
         unreadable: list[str] = []
@@ -192,12 +192,12 @@ class Collector:
             return "unreadable"
 
     def _collect_snapshots(
-        self, head: Entry, cut: RetentionBounds, kept: SavepointNames, *, dry_run: bool
+        self, head: Entry, bounds: RetentionBounds, kept: SavepointNames, *, dry_run: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         files = self._store.list(layout.SNAPSHOT_FILES)
-        found = self._snapshots.list_all()
-        descriptors = {layout.SnapshotName(d.operator, d.low, d.high, d.number): d for d in found}
-        named = kept.snapshots | named_snapshots(self._names, cut)
+        listed = self._snapshots.list_all()
+        descriptors = {layout.SnapshotName(d.operator, d.low, d.high, d.number): d for d in listed}
+        named = kept.snapshots | named_snapshots(self._names, bounds)
         stale_before_s = self._clock.now_ms() / 1000 - self._upload_grace_s
         plan = collect_snapshots(head.floors, named, descriptors, files, stale_before_s)
         self._delete(plan.descriptors, dry_run=dry_run)
@@ -209,10 +209,10 @@ class Collector:
         return plan.descriptors, plan.files + late, tuple(aborted)
 
     def _give_up(self, group: UploadGroup) -> bool:
-        """Claim the upload's number as aborted; whether its files may go.
+        """Claim the upload's number as aborted, and tell whether its files may be deleted.
 
-        The head is read after the claim: only if the floor is below the number even then, no descriptor can have been
-        deleted there, whose files newer snapshots may share, and the claim says what the number is.
+        The head is read after the claim. If the floor is below the number even then, no descriptor of that number can
+        have been deleted, whose files newer snapshots may share; so the claim decides what the number is.
         """
         token = self._tokens.token()
         mark = SnapshotDescriptor(

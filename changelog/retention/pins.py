@@ -1,11 +1,12 @@
-"""Pins: a reader, a savepoint copy or another job keeps a commit complete while it needs it (design 7a, PIN).
+"""Pins: a reader, a savepoint copy or another job keeps a commit complete while it needs it.
 
-A pin is written first and the head is read afterwards. A collector reads the head first and the pins afterwards. So
-either it sees the pin, or it works with a `keep_from` that the pin's owner has already found to be low enough (I7).
+The owner of a pin writes it first and reads the head afterwards. A collector reads the head first and the pins
+afterwards. So a collector either sees the pin, or works with a `keep_from` that the pin's owner has seen to be low
+enough (I7; `docs/internals/commit-protocol.md#pin`).
 
-What only a pin keeps can be pinned, too: by the pin of an older commit whose owner has said that it is checked, and
-which is still there after the new one was written. A collector that listed the pins before has seen the older one, or
-works with a cut that its owner has found to be low enough.
+A commit that only a pin keeps can be pinned as well. That pin must be of an older commit, marked as checked by its
+owner, and still listed after the new pin was written. A collector that listed the pins earlier has seen the older pin,
+or works with bounds that its owner has seen to be low enough.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ def create_pin(
 
     Args:
         reader: Of the job's chain.
-        commit: What to keep.
-        holder: For people: who needs it, and why.
+        commit: The commit to keep.
+        holder: A text for people: who needs it, and why.
         clock: For the creation time and pauses.
         tokens: For the pin's name.
-        for_others: Others may pin what only this pin keeps; costs a second PUT.
+        for_others: Mark the pin as checked, so that others may pin commits that only it keeps; costs a second PUT.
 
     Raises `DidNotHappenError` if the commit was truncated before it was pinned: take a newer one.
     """
@@ -66,12 +67,12 @@ def create_pin(
     return pin
 
 
-def _check(reader: ChainReader, commit: Commit, own: Pin) -> None:
+def _check(reader: ChainReader, commit: Commit, new: Pin) -> None:
     """Raise `DidNotHappenError` if the commit was not complete when its pin was written."""
     head = reader.head(commit.seq)
     if head is not None and bounds_of(head).is_complete(commit):
         return
-    if any(_keeps(pin, commit) for pin in list_pins(reader) if pin.token != own.token):
+    if any(_keeps(pin, commit) for pin in list_pins(reader) if pin.token != new.token):
         return
     raise DidNotHappenError(
         f"commit {commit.seq} (batch {commit.batch}) is no longer complete: "
@@ -81,14 +82,14 @@ def _check(reader: ChainReader, commit: Commit, own: Pin) -> None:
 
 
 def _keeps(pin: Pin, commit: Commit) -> bool:
-    """Whether a pin keeps this commit for sure: it is checked, and of an older commit, or this one."""
+    """Tell whether a pin certainly keeps this commit: it is checked, and of an older commit or of this one."""
     return pin.is_checked and pin.needs_from <= commit.needs_from and pin.commit.seq <= commit.seq
 
 
 class Retention(NamedTuple):
-    """What says which commits are complete for sure, so that one can go back to them and pin them.
+    """The head's bounds and the pins, which decide whether a commit is certainly complete and can be pinned.
 
-    That is less than a collector leaves alone because of the pins: everything from their `needs_from` on, also what was
+    A collector keeps more than that because of the pins: everything from their `needs_from` on, also objects that were
     garbage already when the pins were written, such as the bases of commits before the pinned one.
     """
 
@@ -104,12 +105,12 @@ class Retention(NamedTuple):
         return min((self.bounds.complete_from, *checked))
 
     def is_complete(self, commit: Commit) -> bool:
-        """Whether everything is kept that a restore of the commit reads."""
+        """Tell whether everything that a restore of the commit reads is kept."""
         return self.bounds.is_complete(commit) or any(_keeps(pin, commit) for pin in self.pins)
 
 
 def release_pin(reader: ChainReader, pin: Pin, clock: Clock) -> None:
-    """Let go of what the pin keeps. Doing it twice is fine. A pin that cannot be deleted only keeps too much."""
+    """Delete the pin. Idempotent. A pin that cannot be deleted only keeps too much."""
     for pause_s in PIN_BACKOFF.pauses():
         clock.sleep(pause_s)
         try:
@@ -120,31 +121,31 @@ def release_pin(reader: ChainReader, pin: Pin, clock: Clock) -> None:
 
 
 class ListedPin(NamedTuple):
-    """A pin, or what is wrong with it."""
+    """A pin, or the error that it cannot be read."""
 
     name: str
-    """What its holder calls it: the pin's token."""
+    """The pin's token."""
     pin: Pin | CorruptDataError
 
 
 def list_pins(reader: ChainReader) -> tuple[Pin, ...]:
     """All pins. Raises `CorruptDataError` if one cannot be read: then nothing may be deleted."""
-    found: list[Pin] = []
-    for one in list_all_pins(reader):
-        if isinstance(one.pin, CorruptDataError):
-            raise one.pin
-        found.append(one.pin)
-    return tuple(found)
+    pins: list[Pin] = []
+    for listed in list_all_pins(reader):
+        if isinstance(listed.pin, CorruptDataError):
+            raise listed.pin
+        pins.append(listed.pin)
+    return tuple(pins)
 
 
 def list_all_pins(reader: ChainReader) -> tuple[ListedPin, ...]:
     """All pins, damaged ones included."""
     names = [meta.name for meta in reader.store.list(layout.PINS)]
-    found = in_parallel(partial(_listed, reader.store), names)
-    return tuple(one for one in found if one is not None)
+    listed = in_parallel(partial(_read, reader.store), names)
+    return tuple(pin for pin in listed if pin is not None)
 
 
-def _listed(store: ObjectStore, object_name: str) -> ListedPin | None:
+def _read(store: ObjectStore, object_name: str) -> ListedPin | None:
     name = layout.text_of(object_name)
     try:
         return ListedPin(name, decode_record(store.get(object_name), Pin, object_name))
@@ -166,7 +167,7 @@ def _damaged(name: str, error: CorruptDataError) -> CorruptDataError:
 
 
 def _put(reader: ChainReader, pin: Pin, clock: Clock) -> None:
-    """PUT, repeated while it fails: the same bytes under a name of one's own."""
+    """Put the pin, with retries: they write the same bytes under a name that no other writer uses."""
     last: RetryableError | None = None
     for pause_s in PIN_BACKOFF.pauses():
         clock.sleep(pause_s)

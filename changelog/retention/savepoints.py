@@ -1,9 +1,10 @@
 """Savepoints: checkpoints under names, kept until somebody deletes them (docs/reference/formats/savepoints.md).
 
 A native savepoint names every object that a restore reads, and a collector keeps just these, not the log after them.
-Made in this order: a pin, then the head (the pin counts), then the manifest, then the pin goes. A collector reads the
-head, then the pins, then the savepoints: it sees the pin or the manifest, or it works with a `keep_from` that was low
-enough. What takes long, a copy, works under a *hold*: a native savepoint under a name of its own.
+Its maker writes a pin, reads the head (the pin is valid then), writes the manifest, and deletes the pin. A collector
+reads the head, then the pins, then the savepoints. So it sees the pin or the manifest, or it works with a `keep_from`
+that was low enough (`docs/internals/commit-protocol.md#savepoint`). A copy, which takes long, works under a *hold*: a
+native savepoint under a name of its own.
 
 Invariants: I7 (above), I8 (a savepoint that cannot be read stops every collection).
 """
@@ -32,20 +33,20 @@ if TYPE_CHECKING:
 
 
 LIST_TRIES: Final = 16
-"""LISTs of savepoints before giving up; each that differs means that somebody made or deleted one."""
+"""LISTs of savepoints before giving up; each that differs means that a savepoint was made or deleted."""
 
 
 def create_native(
     reader: ChainReader, commit: Commit, name: str, *, job: str, holder: str, clock: Clock, tokens: TokenSource
 ) -> Savepoint:
-    """A native savepoint of a commit, or a hold.
+    """Create a native savepoint of a commit, or a hold.
 
     Args:
         reader: Of the job's chain.
-        commit: What to keep.
+        commit: The commit to keep.
         name: A free name, checked by the caller, or of `layout.hold_name`.
         job: Name of the job, for people.
-        holder: For people: who needs it.
+        holder: A text for people: who needs it.
         clock: For the creation time and pauses.
         tokens: For the savepoint's own.
 
@@ -84,11 +85,11 @@ def publish_savepoint(store: ObjectStore, savepoint: Savepoint, clock: Clock) ->
 
 
 def read_savepoint(store: ObjectStore, name: str) -> Savepoint:
-    """A savepoint of the job whose root the store is at. Raises `InvalidRequestError` if there is none."""
-    found = _find(store, layout.savepoint(name))
-    if found is None:
+    """Read a savepoint of the job at whose root the store is. Raises `InvalidRequestError` if there is none."""
+    savepoint = _find(store, layout.savepoint(name))
+    if savepoint is None:
         raise _no_savepoint(store, name)
-    return found
+    return savepoint
 
 
 def _no_savepoint(store: ObjectStore, name: str) -> InvalidRequestError:
@@ -101,8 +102,8 @@ def _no_savepoint(store: ObjectStore, name: str) -> InvalidRequestError:
 def list_savepoints(store: ObjectStore) -> tuple[Savepoint, ...]:
     """All savepoints, holds included, by name.
 
-    While it is read, one may pass on what it keeps to another: a copy to its result, a savepoint to a hold. So the list
-    is read until it stays the same, and the last of a line of such is never missed (I7).
+    While they are read, a savepoint may hand its objects over to another: a copy to its result, a savepoint to a hold.
+    So the list is read until it stays the same; then the last owner of the objects is never missed (I7).
 
     Raises:
         CorruptDataError: one cannot be read.
@@ -112,15 +113,16 @@ def list_savepoints(store: ObjectStore) -> tuple[Savepoint, ...]:
     for _ in range(LIST_TRIES):
         names = [meta.name for meta in store.list(layout.SAVEPOINTS)]
         listed = list(zip(names, in_parallel(partial(_find, store), names), strict=True))
-        tokens = [(name, found and found.token) for name, found in listed]  # a name may be another savepoint's by now
+        # Name and token, because a name may be another savepoint's by now.
+        tokens = [(name, savepoint and savepoint.token) for name, savepoint in listed]
         if tokens == before:
-            return tuple(found for _, found in listed if found is not None)
+            return tuple(savepoint for _, savepoint in listed if savepoint is not None)
         before = tokens
     raise DidNotHappenError("the savepoints changed all the time while they were listed; try again")
 
 
 class ListedSavepoint(NamedTuple):
-    """A savepoint, or what is wrong with its manifest."""
+    """A savepoint, or the error that its manifest cannot be read."""
 
     name: str
     savepoint: Savepoint | CorruptDataError
@@ -130,7 +132,7 @@ def list_all_savepoints(store: ObjectStore) -> tuple[ListedSavepoint, ...]:
     """All savepoints, by name, holds and damaged ones included; for people."""
     names = [meta.name for meta in store.list(layout.SAVEPOINTS)]
     listed = zip(names, in_parallel(partial(_find_or_error, store), names), strict=True)
-    return tuple(ListedSavepoint(layout.text_of(name), found) for name, found in listed if found is not None)
+    return tuple(ListedSavepoint(layout.text_of(name), read) for name, read in listed if read is not None)
 
 
 def _find_or_error(store: ObjectStore, name: str) -> Savepoint | CorruptDataError | None:
@@ -157,7 +159,7 @@ def _find(store: ObjectStore, name: str) -> Savepoint | None:
 def hold_savepoint(
     store: ObjectStore, savepoint: Savepoint, name: str, holder: str, clock: Clock, token: str
 ) -> Savepoint:
-    """A hold of what a native savepoint keeps. Raises `InvalidRequestError` if that is deleted meanwhile."""
+    """Create a hold of the objects of a native savepoint. Raises `InvalidRequestError` if it is deleted meanwhile."""
     hold = msgspec.structs.replace(savepoint, token=token, name=name, holder=holder, created_ms=clock.now_ms())
     publish_savepoint(store, hold, clock)
     try:
@@ -170,21 +172,21 @@ def hold_savepoint(
 
 
 def release_clone(source: ObjectStore, job_id: str) -> int:
-    """Let go of everything that is held in `source` for the clone with this id; how many holds there were."""
+    """Delete all holds in `source` for the clone with this id, and return their number."""
     held = [meta.name for meta in source.list(layout.savepoint(layout.clone_hold_name(job_id, "")))]
     source.delete(held)
     return len(held)
 
 
 def delete_savepoint(store: ObjectStore, name: str) -> Savepoint:
-    """Forget a savepoint; what only it needed is collected. Errors as `read_savepoint`."""
+    """Delete a savepoint; objects that only it needed are collected. Errors as `read_savepoint`."""
     savepoint = read_savepoint(store, name)
     release_savepoint(store, savepoint)
     return savepoint
 
 
 def delete_damaged_savepoint(store: ObjectStore, name: str) -> None:
-    """Forget a savepoint whose manifest need not be readable; what only it needed is collected, its files as well.
+    """Delete a savepoint whose manifest need not be readable; its files and objects that only it needed are collected.
 
     Raises `InvalidRequestError` if there is none.
     """
@@ -195,7 +197,7 @@ def delete_damaged_savepoint(store: ObjectStore, name: str) -> None:
 
 
 def release_savepoint(store: ObjectStore, savepoint: Savepoint) -> None:
-    """Delete the manifest, then the files of its own. Doing it twice is fine."""
+    """Delete the manifest, then the savepoint's own files. Idempotent."""
     store.delete([layout.savepoint(savepoint.name)])
     if files := own_files(savepoint):
         store.delete(files)
@@ -208,7 +210,7 @@ def own_files(savepoint: Savepoint) -> list[str]:
 
 
 def bare(commit: Commit) -> Commit:
-    """What a commit says besides the names of objects."""
+    """The commit without the names of objects."""
     return msgspec.structs.replace(
         commit, parent=ORIGIN, parts=(), tiles=(), floors=(), full=commit.link, path=(), log=(), images=(), line=()
     )

@@ -1,8 +1,8 @@
-"""Publishing snapshot descriptors and reading them (design 7a, ADOPT). Thin I/O.
+"""Publishes snapshot descriptors and reads them. Thin I/O (`docs/internals/commit-protocol.md#adopt`).
 
-Rules for who builds a snapshot: its number is `next_number`; its files are uploaded under
+Rules for building a snapshot: its number is `next_number`. Its files are uploaded under
 `snapdata/<op>/<lo>-<hi>/<number>-<uid>/`, or are named by the descriptor of the tile that it is built on, and by no
-other; then the descriptor is published. Whoever loses the number has built garbage and begins again.
+other. Then the descriptor is published. A writer that loses the number has built garbage and begins again.
 
 Invariants: I7 (a number is claimed once; descriptors never change), I8.
 """
@@ -17,7 +17,7 @@ from varvite.changelog.commit.adopt_decision import tile_snapshots
 from varvite.storage.errors import CorruptDataError, MissingObjectError
 from varvite.storage.format import layout
 from varvite.storage.format.layout import SnapshotName
-from varvite.storage.format.records import SnapshotDescriptor, decode_record, encode_record
+from varvite.storage.format.records import RANGE_OF, SnapshotDescriptor, decode_record, encode_record
 from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Publication(NamedTuple):
 
     won: bool
     other: SnapshotDescriptor | None
-    """Who has the number instead: another snapshot, or the mark that it was given up."""
+    """The descriptor that holds the number instead: another snapshot, or the mark that it was given up."""
 
 
 def descriptor_name(d: SnapshotDescriptor | SnapshotName) -> str:
@@ -45,9 +45,9 @@ def descriptor_name(d: SnapshotDescriptor | SnapshotName) -> str:
     return layout.snapshot(d.operator, d.low, d.high, d.number)
 
 
-def next_number(floors: Iterable[SnapshotFloor], listed: Iterable[SnapshotName], wanted: SnapshotName) -> int:
-    """The number for the next snapshot of `wanted`'s operator and range: above its floor and all that are listed."""
-    key = wanted[:3]
+def next_number(floors: Iterable[SnapshotFloor], listed: Iterable[SnapshotName], like: SnapshotName) -> int:
+    """The number for the next snapshot of the operator and range of `like`: above its floor and all listed ones."""
+    key = like[:3]
     taken = [f.number for f in floors if (f.operator, f.low, f.high) == key]
     taken += [n.number for n in listed if (n.operator, n.low, n.high) == key]
     return max(taken, default=0) + 1
@@ -70,20 +70,19 @@ def list_snapshots(store: ObjectStore, operator: str | None = None) -> tuple[Sna
 
 
 class SnapshotReader:
-    """Reads descriptors and remembers them, since they never change; for one thread at a time."""
+    """Reads descriptors and caches them, since they never change; for one thread at a time."""
 
     def __init__(self, store: ObjectStore, job_id: str) -> None:
         """`store` is rooted at `<root>/<job>`."""
         self._store = store
         self._job_id = job_id
-        self._known: dict[SnapshotName, SnapshotDescriptor] = {}
+        self._cached: dict[SnapshotName, SnapshotDescriptor] = {}
         self._said: set[SnapshotName] = set()
 
     def candidates(self, floors: Sequence[SnapshotFloor]) -> tuple[SnapshotDescriptor, ...]:
         """All descriptors whose number is above their range's floor, aborted ones included: one LIST, one GET each.
 
-        One that is damaged is left out, and said once: it can never be adopted, and the next snapshot has a higher
-        number.
+        A damaged one is left out and logged once: it can never be adopted, and the next snapshot has a higher number.
         """
         floor_of = {(f.operator, f.low, f.high): f.number for f in floors}
         listed = list_snapshots(self._store)
@@ -91,23 +90,23 @@ class SnapshotReader:
         return self.readable([n for n in listed if n.number > floor_of.get(n[:3], 0)])
 
     def tile_snapshots(self, view: LineView) -> dict[SnapshotName, SnapshotDescriptor]:
-        """The descriptors that the view's tiles name; those that are gone or damaged are left out, and said once.
+        """The descriptors that the view's tiles name; those that are gone or damaged are left out and logged once.
 
         The next snapshot of such a tile may be adopted if all of its files are its own.
         """
-        wanted = tile_snapshots(view)
-        found = {SnapshotName(d.operator, d.low, d.high, d.number): d for d in self.readable(wanted)}
-        for name in wanted:
-            if name not in found:
+        names = tile_snapshots(view)
+        descriptors = {SnapshotName(d.operator, d.low, d.high, d.number): d for d in self.readable(names)}
+        for name in names:
+            if name not in descriptors:
                 self._say(
                     name, "the base of the job is gone or damaged: `varvite verify --repair` says what can be done"
                 )
-        return found
+        return descriptors
 
     def tile_files(self, view: LineView) -> dict[SnapshotName, frozenset[str]]:
         """The object names in the descriptors of `tile_snapshots`."""
-        found = self.tile_snapshots(view)
-        return {name: frozenset(file.name for file in one.files) for name, one in found.items()}
+        descriptors = self.tile_snapshots(view)
+        return {name: frozenset(file.name for file in d.files) for name, d in descriptors.items()}
 
     def list_all(self) -> tuple[SnapshotDescriptor, ...]:
         """Every descriptor that exists."""
@@ -115,32 +114,32 @@ class SnapshotReader:
         self._forget_all_but(listed)
         return self.read_all(listed)
 
-    def read(self, wanted: SnapshotName) -> SnapshotDescriptor:
-        """One descriptor. Raises `MissingObjectError`, `CorruptDataError`, `IncompatibleError`."""
-        if wanted not in self._known:
-            self._known[wanted] = self._fetch(wanted)
-        return self._known[wanted]
+    def read(self, name: SnapshotName) -> SnapshotDescriptor:
+        """Read one descriptor. Raises `MissingObjectError`, `CorruptDataError`, `IncompatibleError`."""
+        if name not in self._cached:
+            self._cached[name] = self._fetch(name)
+        return self._cached[name]
 
-    def read_all(self, wanted: Sequence[SnapshotName]) -> tuple[SnapshotDescriptor, ...]:
-        """Those of the descriptors that still exist, in order."""
-        missing = [name for name in wanted if name not in self._known]
-        found = zip(missing, in_parallel(self._find, missing), strict=True)
-        self._known.update({name: d for name, d in found if d is not None})
-        return tuple(self._known[name] for name in wanted if name in self._known)
+    def read_all(self, names: Sequence[SnapshotName]) -> tuple[SnapshotDescriptor, ...]:
+        """Read those of the descriptors that still exist, in order."""
+        missing = [name for name in names if name not in self._cached]
+        read = zip(missing, in_parallel(self._find, missing), strict=True)
+        self._cached.update({name: d for name, d in read if d is not None})
+        return tuple(self._cached[name] for name in names if name in self._cached)
 
     def readable(
-        self, wanted: Sequence[SnapshotName], damaged: list[SnapshotName] | None = None
+        self, names: Sequence[SnapshotName], damaged: list[SnapshotName] | None = None
     ) -> tuple[SnapshotDescriptor, ...]:
-        """Those of the descriptors that exist and are not damaged, in order; `damaged` is given the others' names."""
-        missing = [name for name in wanted if name not in self._known]
-        for name, found in zip(missing, in_parallel(self._find_or_error, missing), strict=True):
-            if isinstance(found, CorruptDataError):
-                self._say(name, f"it is passed over: {found}")
+        """Read the descriptors that exist and are not damaged, in order; names of damaged ones go into `damaged`."""
+        missing = [name for name in names if name not in self._cached]
+        for name, read in zip(missing, in_parallel(self._find_or_error, missing), strict=True):
+            if isinstance(read, CorruptDataError):
+                self._say(name, f"it is passed over: {read}")
                 if damaged is not None:
                     damaged.append(name)
-            elif found is not None:
-                self._known[name] = found
-        return tuple(self._known[name] for name in wanted if name in self._known)
+            elif read is not None:
+                self._cached[name] = read
+        return tuple(self._cached[name] for name in names if name in self._cached)
 
     def _find_or_error(self, key: SnapshotName) -> SnapshotDescriptor | CorruptDataError | None:
         try:
@@ -154,8 +153,8 @@ class SnapshotReader:
             _log.warning("snapshot %d of %s %d-%d: %s", key.number, key.operator, key.low, key.high, text)
 
     def _forget_all_but(self, listed: Sequence[SnapshotName]) -> None:
-        """What is remembered is never more than what exists (I10)."""
-        self._known = {name: self._known[name] for name in listed if name in self._known}
+        """Evict descriptors that do not exist any more, so that the cache is bounded (I10)."""
+        self._cached = {name: self._cached[name] for name in listed if name in self._cached}
         self._said.intersection_update(listed)
 
     def _find(self, key: SnapshotName) -> SnapshotDescriptor | None:
@@ -166,11 +165,11 @@ class SnapshotReader:
 
     def _fetch(self, key: SnapshotName) -> SnapshotDescriptor:
         name = layout.snapshot(*key)
-        found = decode_record(self._store.get(name), SnapshotDescriptor, name)
-        if (found.operator, found.low, found.high, found.number) != key or found.job_id != self._job_id:
+        descriptor = decode_record(self._store.get(name), SnapshotDescriptor, name)
+        if (*RANGE_OF(descriptor), descriptor.number) != key or descriptor.job_id != self._job_id:
             raise CorruptDataError(
-                f"the descriptor is of snapshot {found.number} of {found.operator} {found.low}-{found.high}, job id "
-                f"{found.job_id}; repair or delete the object",
+                f"the descriptor is of snapshot {descriptor.number} of {descriptor.operator} {descriptor.low}-"
+                f"{descriptor.high}, job id {descriptor.job_id}; repair or delete the object",
                 object_name=name,
             )
-        return found
+        return descriptor

@@ -1,7 +1,7 @@
-"""Copying the state of a commit into the objects of one slot of another job, or of the same one; or sharing it.
+"""Copies the state of a commit into the objects of one slot of another job, or of the same one; or shares it.
 
-Files of tiles and uploaded log objects are copied whole and verified; segments inside of chain entries are packed, and
-images of non-keyed state.
+Files of tiles and uploaded log objects are copied whole and verified. Segments inside of chain entries, and images of
+non-keyed state, are packed.
 
 Invariants: I1 (everything is durable when `copy_state` returns), I7 (every name is of the slot), I8, I10 (one file per
 thread on disk, at most `PACK_BYTES_MAX` of a pack, but for one batch, in memory).
@@ -52,7 +52,7 @@ class StateCopy:
     Args:
         source: Rooted at the source's job.
         source_job_id: Its id.
-        target: Rooted at the job that is to have the state.
+        target: Rooted at the job that gets the state.
         target_job_id: Its id.
         slot: Of the import.
         scratch: An empty directory.
@@ -83,25 +83,25 @@ class StateCopy:
         self._tag = tokens.token()
 
     def copy(self, view: LineView) -> CopiedState:
-        """The state of the view's commit, in objects of the slot.
+        """Copy the state of the view's commit into objects of the slot.
 
         Raises:
-            MissingObjectError, CorruptDataError: an object of the source is gone or damaged; nothing refers to what
-                was copied so far.
+            MissingObjectError, CorruptDataError: an object of the source is gone or damaged; nothing refers to the
+                objects that were copied until then.
         """
         files = {tile: files_of(tile, self._snapshots) for tile in view.tiles}
         uploaded = [ref for ref in view.segments if not is_packable(ref)]
         named = self._copy_objects([f for tile in view.tiles for f in files[tile]], uploaded)
         tiles = tuple(_named(tile, files[tile], named.__getitem__) for tile in view.tiles)
         moved = tuple(ref if is_packable(ref) else _moved(ref, named[ref.data.name]) for ref in view.segments)
-        return CopiedState(tiles, self._packed(moved), view.line, self.copy_images(view.images))
+        return CopiedState(tiles, self._pack(moved), view.line, self.copy_images(view.images))
 
     def copy_images(self, images: tuple[ImageRef, ...]) -> tuple[ImageRef, ...]:
-        """The images in packs of the slot. Errors as `copy`."""
+        """Copy the images into packs of the slot. Errors as `copy`."""
         left = list(dict.fromkeys(ref.data for ref in images))
         while left:
             count = _count_of(left, PACK_BYTES_MAX)
-            data = {one.slice: bytes(one.data) for one in read_slices(self._source, left[:count])}
+            data = {read.slice: bytes(read.data) for read in read_slices(self._source, left[:count])}
             header = PackHeader(job_id=self._target_job_id, token=self._tokens.token(), slot=self._slot)
             pack = plan_pack((), {}, header, {ref: data[ref.data] for ref in images if ref.data in data})
             self._put(pack)
@@ -110,7 +110,7 @@ class StateCopy:
         return images
 
     def _copy_objects(self, files: Sequence[SnapshotFile], refs: Sequence[SegmentRef]) -> dict[str, str]:
-        """Old name → new name of these objects, which are then durable."""
+        """Copy these objects, which are then durable, and return old name → new name."""
         slices: dict[str, set[ObjectSlice]] = defaultdict(set)
         for file in files:
             slices[file.name].add(ObjectSlice(file.name, 0, file.size_bytes, file.crc32))
@@ -134,11 +134,11 @@ class StateCopy:
             in_parallel(copy, list(names))
         return names
 
-    def _packed(self, segments: tuple[SegmentRef, ...]) -> tuple[SegmentRef, ...]:
-        """The segments with those inside of chain entries in packs of the slot."""
-        while wanted := _first_of(segments, PACK_BYTES_MAX):
-            read = read_slices(self._source, (ref.data for ref in wanted))
-            data = {ref: bytes(one.data) for ref, one in zip(wanted, read, strict=True)}
+    def _pack(self, segments: tuple[SegmentRef, ...]) -> tuple[SegmentRef, ...]:
+        """Copy the segments inside of chain entries into packs of the slot, and return all segments."""
+        while oldest := _first_of(segments, PACK_BYTES_MAX):
+            slices = read_slices(self._source, (ref.data for ref in oldest))
+            data = {ref: bytes(read.data) for ref, read in zip(oldest, slices, strict=True)}
             header = PackHeader(job_id=self._target_job_id, token=self._tokens.token(), slot=self._slot)
             pack = plan_pack(segments, data, header)
             self._put(pack)
@@ -151,13 +151,13 @@ class StateCopy:
 
 
 def _count_of(places: Sequence[ObjectSlice], bytes_max: int) -> int:
-    """How many of the first slices have so many bytes together; at least one."""
+    """Number of the first slices that have at most so many bytes together; at least one."""
     sums = accumulate(place.length for place in places)
     return max(1, sum(size_bytes <= bytes_max for size_bytes in sums))
 
 
 def share_state(view: LineView, source_job: str, snapshots: SnapshotReader) -> CopiedState:
-    """The state of the view's commit as a clone of `source_job` names it; nothing is copied."""
+    """Name the state of the view's commit as a clone of `source_job` does; nothing is copied."""
 
     def name_of(name: str) -> str:
         return layout.shared(source_job, name)
@@ -192,7 +192,7 @@ def check_file(path: Path, slices: Iterable[ObjectSlice], size_bytes: int | None
     """Raise `CorruptDataError` unless the fetched file has these slices, and this size if one is given."""
     with path.open("rb") as file:
         fits = size_bytes is None or path.stat().st_size == size_bytes
-        fits = fits and all(_crc32(file, one) == one.crc32 for one in slices)
+        fits = fits and all(_crc32(file, place) == place.crc32 for place in slices)
     if not fits:
         raise CorruptDataError(
             "the object is not what the checkpoint says; choose another checkpoint, or see "
@@ -201,10 +201,10 @@ def check_file(path: Path, slices: Iterable[ObjectSlice], size_bytes: int | None
         )
 
 
-def _crc32(file: BinaryIO, wanted: ObjectSlice) -> int | None:
+def _crc32(file: BinaryIO, place: ObjectSlice) -> int | None:
     """The CRC-32 of a slice; None if the file ends before."""
-    file.seek(wanted.offset)
-    crc, left = 0, wanted.length
+    file.seek(place.offset)
+    crc, left = 0, place.length
     while left:
         chunk = file.read(min(left, _CHUNK_BYTES))
         if not chunk:
@@ -224,11 +224,11 @@ def _renamed(place: ObjectSlice, name: str) -> ObjectSlice:
 
 def _first_of(segments: Sequence[SegmentRef], bytes_max: int) -> list[SegmentRef]:
     """The oldest segments inside of chain entries, of whole commits, up to about so many bytes; at least one commit."""
-    found: list[SegmentRef] = []
+    oldest: list[SegmentRef] = []
     size_bytes = 0
     for ref in sorted((r for r in segments if is_packable(r)), key=lambda r: r.seq_first):
-        if found and size_bytes >= bytes_max and ref.seq_first != found[-1].seq_first:
+        if oldest and size_bytes >= bytes_max and ref.seq_first != oldest[-1].seq_first:
             break
-        found.append(ref)
+        oldest.append(ref)
         size_bytes += ref.data.length
-    return found
+    return oldest

@@ -1,4 +1,4 @@
-"""Batches as replay hands them to a store, several at once."""
+"""Batches in the form in which replay passes them to a store, several at once."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """The net effect of one batch, or a part of it."""
+    """The net effect of one batch, or a piece of it."""
 
     changes: Sequence[StateChanges]
     seq: int
-    """Of the commit that it leads to; orders list elements."""
+    """Seq of the commit that it leads to; orders list elements."""
     accepts: Callable[[int], bool] | None = None
     """Rows of key groups that it refuses are skipped; None accepts all."""
     positions: dict[str, int] | None = None
-    """Name of a list state → its rows of this batch so far. Parts of one batch that come separately share one dict, or
-    their elements would meet at the same keys; None for a whole batch."""
+    """Name of a list state → number of its rows of this batch until now; None for a whole batch. Pieces of one batch
+    share one dict, or their elements would get the same positions."""
 
     def consists_of(self, changes: Sequence[StateChanges], seq: int) -> bool:
-        """Whether it is a whole batch of just these changes; they are immutable, so identity tells."""
+        """Tell whether it is a whole batch of exactly these changes; they are immutable, so identity is compared."""
         if self.accepts is not None or self.seq != seq or len(self.changes) != len(changes):
             return False
         return all(mine is other for mine, other in zip(self.changes, changes, strict=True))
 
 
 class BatchFolder(Protocol):
-    """What replay needs of a store: many batches cost less together than one by one, and only the end has a version."""
+    """The part of a store that replay uses: many batches cost less together, and only the end has a version."""
 
     @property
     def keeps_wire_forms(self) -> bool:
-        """Whether `fold` does nothing with values but to encode them (`TypeInformation.wire_ready`)."""
+        """True if `fold` only encodes values (`TypeInformation.wire_ready`)."""
         ...
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
@@ -50,7 +50,7 @@ class BatchFolder(Protocol):
 
 
 class BatchTime(NamedTuple):
-    """The time of a batch, or of the state after a commit. Neither part ever goes back from batch to batch."""
+    """The time of a batch, or of the state after a commit. Neither field ever goes back from batch to batch."""
 
     time_ms: int
     """Processing time: the entry's, the same for every row of the batch."""

@@ -1,4 +1,4 @@
-"""The net effect of one batch on one state, as rows: what segments carry and working stores apply.
+"""The net effect of one batch on one state, as rows: segments carry them and working stores apply them.
 
 Row order matters only within one key: CLEAR comes before what was added after it. In a value-like state (value,
 reducing, aggregating) a key has at most one row, in a map state at most one CLEAR and one row per map key, in a timer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Op(IntEnum):
-    """What a row does; the numbers are on disk."""
+    """The effect of a row; the numbers are on disk."""
 
     PUT = 0
     """Set the value of the key, or of the map key, or the timer."""
@@ -42,7 +42,7 @@ class Deleted:
 
 
 DELETED: Final = Deleted()
-"""In overlays: the value is known to be gone."""
+"""In overlays: the value was removed."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ class StateChanges:
 
     def accepted(self, accepts: Callable[[int], bool]) -> StateChanges:
         """The rows whose key group is accepted; itself if all are."""
-        known = {key_group: accepts(key_group) for key_group, _, _ in self.runs}
-        if all(known.values()):
+        answers = {key_group: accepts(key_group) for key_group, _, _ in self.runs}
+        if all(answers.values()):
             return self
-        wanted = list(chain.from_iterable(repeat(known[group], end - start) for group, start, end in self.runs))
+        mask = list(chain.from_iterable(repeat(answers[group], end - start) for group, start, end in self.runs))
         columns = ("key_groups", "keys", "map_keys", "values", "namespaces")
-        given: dict[str, list[Any] | None] = {column: getattr(self, column) for column in columns}
-        kept = {name: None if column is None else list(compress(column, wanted)) for name, column in given.items()}
-        return self.but(ops=None if self.ops is None else bytes(compress(self.ops, wanted)), **kept)
+        lists: dict[str, list[Any] | None] = {column: getattr(self, column) for column in columns}
+        kept = {name: None if column is None else list(compress(column, mask)) for name, column in lists.items()}
+        return self.but(ops=None if self.ops is None else bytes(compress(self.ops, mask)), **kept)
 
     def but(self, **fields: Any) -> StateChanges:
         """The same changes, but for these fields."""
@@ -122,14 +122,15 @@ _FIELDS: Final = ("schema", "key_groups", "keys", "ops", "map_keys", "values", "
 
 
 def empty_changes(schema: StateSchema) -> StateChanges:
-    """No rows: in a segment they say what the schema is from this batch on."""
+    """Changes without rows; in a segment they carry the schema from this batch on."""
     return StateChanges(schema, [], [], None, [] if schema.kind == "map" else None, [])
 
 
 class OverSealed(dict[Any, Any]):
-    """Pending cells of a key group after a cut: `get` finds the sealed ones as well; all else is about its own.
+    """Pending cells of a key group after a cut; `get` falls through to the cells that the cut sealed.
 
-    Handles read with `get` what a plain dict is before the first cut, so that reading through costs nothing then.
+    All other methods concern the pending cells only. Before the first cut a plain dict is used, so that a lookup costs
+    nothing more then.
     """
 
     __slots__ = ("_sealed",)

@@ -1,7 +1,7 @@
-"""`ColumnChanges`: changes of a value state that were made as Arrow columns and mostly stay such.
+"""`ColumnChanges`: changes of a value state that were made as Arrow columns and mostly stay columns.
 
-A segment is encoded from the columns without an object per row; the lists of `StateChanges` are made when something
-asks for them (a working store that keeps Python objects), once.
+A segment is encoded from the columns without an object per row. The lists of `StateChanges` are made lazily, once, for
+a working store that keeps Python objects.
 
 Invariants: I5 (the lists are what decoding the encoded columns gives).
 """
@@ -55,7 +55,7 @@ class ColumnChanges(StateChanges):
     _value_type: TypeInformation
 
     @cached_property
-    def key_groups(self) -> list[int]:  # type: ignore[override]  # made when asked for
+    def key_groups(self) -> list[int]:  # type: ignore[override]  # made lazily
         return self.batch_keys.key_groups
 
     @cached_property
@@ -63,16 +63,16 @@ class ColumnChanges(StateChanges):
         return tuple(self.batch_keys.runs())
 
     @cached_property
-    def keys(self) -> list[Any]:  # type: ignore[override]  # made when asked for
+    def keys(self) -> list[Any]:  # type: ignore[override]  # made lazily
         return self.batch_keys.stored
 
     @cached_property
-    def values(self) -> list[Any]:  # type: ignore[override]  # made when asked for
+    def values(self) -> list[Any]:  # type: ignore[override]  # made lazily
         return self._value_type.from_arrow(self.value_column)
 
     @cached_property
     def row_bytes_most(self) -> int | None:
-        """Raw bytes of the key and the value of a row, at most; None if that cannot be told but row by row."""
+        """The most raw bytes of the key and the value of a row; None if only each row can tell."""
         key, value = _widest(self.batch_keys.array), _widest(self.value_column)
         return None if key is None or value is None else key + value
 
@@ -82,10 +82,10 @@ class ColumnChanges(StateChanges):
     def columns(self) -> dict[str, Any]:
         """The columns of a segment, by name."""
         groups: Any = pa.array(self.batch_keys.key_group_array, pa.uint16())
-        found: dict[str, Any] = {"key_group": groups, "key": self.batch_keys.array}
+        columns: dict[str, Any] = {"key_group": groups, "key": self.batch_keys.array}
         if self.ops is not None:
-            found["op"] = pa.array(np.frombuffer(self.ops, np.uint8))
-        return {**found, "value": self.value_column}
+            columns["op"] = pa.array(np.frombuffer(self.ops, np.uint8))
+        return {**columns, "value": self.value_column}
 
 
 def _widest(column: Any) -> int | None:

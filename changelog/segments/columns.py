@@ -48,7 +48,7 @@ TIME_TYPE: Final = as_type(Types.LONG())
 KEY_GROUP_MAX: Final = 0xFFFF
 _OP_MAX: Final = max(Op)
 _ROWS_AT_ONCE: Final = 4096
-"""Rows that are made a column together: their objects fit into the processor's cache, where later passes find them."""
+"""Rows that are encoded together: their objects fit into the processor's cache, where later passes find them."""
 _WRITE: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
 type_of: Final = lru_cache(maxsize=1024)(parse_type_string)
@@ -58,26 +58,26 @@ _MISFIT: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, Attri
 
 
 def ordinary_op(kind: str) -> Op:
-    """What a row of a state of this kind does when no op is given."""
+    """The effect of a row of a state of this kind if no op is stored."""
     return Op.APPEND if kind == LIST else Op.PUT
 
 
 def encode_columns(key_type: TypeInformation, changes: StateChanges, key_groups: range) -> bytes:
-    """The rows as an Arrow IPC stream; equal rows give equal bytes with the same Arrow and zstd.
+    """Encode the rows as an Arrow IPC stream; equal rows give equal bytes with the same Arrow and zstd.
 
     Args:
         key_type: Type of the keys.
         changes: At least one row.
-        key_groups: Those that the rows may belong to.
+        key_groups: The key groups that the rows may belong to.
 
     Raises:
-        InvalidRequestError: something does not fit its type; names the state and the first offending key.
+        InvalidRequestError: a key or value does not fit its type; names the state and the first offending key.
         InvariantError: a row of another key group, or columns that do not fit together.
     """
     columns = changes.columns() if isinstance(changes, ColumnChanges) else _columns(key_type, changes)
-    found = pc.min_max(columns["key_group"]).as_py()
-    if found["min"] not in key_groups or found["max"] not in key_groups:
-        problem = f"changes of state {changes.schema.name!r} have key groups outside of {key_groups}: {found}"
+    bounds = pc.min_max(columns["key_group"]).as_py()
+    if bounds["min"] not in key_groups or bounds["max"] not in key_groups:
+        problem = f"changes of state {changes.schema.name!r} have key groups outside of {key_groups}: {bounds}"
         raise InvariantError(problem)
     return _stream(columns)
 
@@ -118,9 +118,9 @@ def decode_columns(
     *,
     wire_ready: bool = False,
 ) -> DecodedChanges:
-    """The rows of a stream of `rows` rows, or those of them whose key group is accepted.
+    """Decode a stream of `rows` rows, or those of them whose key group is accepted.
 
-    With `wire_ready` the values in its lists need not be stored forms, see `TypeInformation.wire_ready`.
+    With `wire_ready` the values in the lists need not be stored forms, see `TypeInformation.wire_ready`.
     Raises `CorruptDataError` with that context (operator and object), at once or when the lists are made, and
     `IncompatibleError` for a kind of state that is not known.
     """
@@ -135,13 +135,13 @@ def decode_columns(
         if accepts is not None:
             columns = _accepted(columns, accepts)
         for column in columns.values():
-            column.validate(full=True)  # what becomes a row as a column is copied and not looked at
+            column.validate(full=True)  # rows made of columns are copied without a check
         return DecodedChanges(schema, columns, lists)
 
 
 @contextmanager
 def _decoding(schema: StateSchema, context: Mapping[str, str]) -> Generator[None]:
-    """Errors of damaged rows as what they are."""
+    """Raise errors of damaged rows as `CorruptDataError`."""
     if schema.kind not in KINDS:
         raise IncompatibleError(
             f"state {schema.name!r} is of kind {schema.kind!r}, which this varvite does not know; use a newer varvite",
@@ -191,7 +191,7 @@ def _column(type_: TypeInformation, stored: Sequence[Any], changes: StateChanges
 
 
 def _joined(pieces: list[Column], changes: StateChanges, what: str) -> Column:
-    """The column of these pieces. One of more than 2 GiB Arrow refuses to join, or makes several arrays of it."""
+    """Join the pieces of a column. Arrow refuses to join more than 2 GiB, or makes several arrays of it."""
     overflow: Exception | None = None
     if not any(isinstance(piece, pa.ChunkedArray) for piece in pieces):
         try:

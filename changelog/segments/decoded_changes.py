@@ -1,4 +1,4 @@
-"""`DecodedChanges`: changes that were read from a segment and are Arrow columns until something asks for their lists.
+"""`DecodedChanges`: changes that were read from a segment, as Arrow columns; their lists are made lazily.
 
 A replay into RocksDB makes its rows from the columns (`varvite.changelog.working_stores.rocksdb.columns`); other stores
 take the lists.
@@ -51,7 +51,7 @@ class DecodedChanges(StateChanges):
         return len(self.columns["key_group"])
 
     def pieces(self, bytes_max: int) -> Iterator[DecodedChanges]:
-        """The same rows in order, in pieces of about `bytes_max` bytes, or of one row; nothing if there are none."""
+        """The same rows in order, in pieces of about `bytes_max` bytes and at least one row; none without rows."""
         count = len(self)
         step = max(1, count * bytes_max // max(1, self.size_bytes))
         if 0 < count <= step:
@@ -83,7 +83,7 @@ class DecodedChanges(StateChanges):
 
     @cached_property
     def size_bytes(self) -> int:
-        """Of the columns, about."""
+        """Approximate size of the columns."""
         return sum(column.nbytes for column in self.columns.values())
 
     @cached_property
@@ -92,30 +92,30 @@ class DecodedChanges(StateChanges):
         return self._make_lists(self.columns)
 
     @cached_property
-    def ops(self) -> bytes | None:  # type: ignore[override]  # made when asked for
+    def ops(self) -> bytes | None:  # type: ignore[override]  # made lazily
         return ops_of(self.columns)
 
     @property
-    def key_groups(self) -> list[int]:  # type: ignore[override]  # made when asked for
+    def key_groups(self) -> list[int]:  # type: ignore[override]  # made lazily
         return self.lists.key_groups
 
     @property
-    def keys(self) -> list[Any]:  # type: ignore[override]  # made when asked for
+    def keys(self) -> list[Any]:  # type: ignore[override]  # made lazily
         return self.lists.keys
 
     @property
-    def map_keys(self) -> list[Any] | None:  # type: ignore[override]  # made when asked for
+    def map_keys(self) -> list[Any] | None:  # type: ignore[override]  # made lazily
         return self.lists.map_keys
 
     @property
-    def values(self) -> list[Any]:  # type: ignore[override]  # made when asked for
+    def values(self) -> list[Any]:  # type: ignore[override]  # made lazily
         return self.lists.values
 
     @property
-    def namespaces(self) -> list[Any] | None:  # type: ignore[override]  # made when asked for
+    def namespaces(self) -> list[Any] | None:  # type: ignore[override]  # made lazily
         return self.lists.namespaces
 
 
 def ops_of(columns: Columns) -> bytes | None:
-    """See `StateChanges.ops`."""
+    """The ops of the rows, as `StateChanges.ops` has them."""
     return columns["op"].to_numpy().tobytes() if "op" in columns else None

@@ -1,7 +1,7 @@
-"""Replay: from a base to a later commit, by folding the segments in between into a working store.
+"""Replay: folds the segments between a base and a later commit into a working store.
 
 A row counts if its key group is the store's and the segment's seq is above that key group's floor, which is the seq of
-the tile that the key group's base came from. Replay is never logged. It is pure but for the store it fills.
+the tile that the key group's base came from. Replay is never logged, and its only effect is on the store.
 
 Invariants: I5 (base plus log: every row that counts is applied exactly once, in order for each key group; only the
 end has a version), I10 (at most about `FOLD_ROWS` rows of `FOLD_BYTES`, and one segment more, are in memory at once).
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import Link
 
 FOLD_ROWS: Final = 100_000
-"""Rows that are gathered before they are written: of several changes of a cell only the last is."""
+"""Rows that are gathered before they are written: only the last of several changes of a cell is written."""
 FOLD_BYTES: Final = 4 << 20
-"""Bytes of their columns: large values are written sooner. So few that memory is used again before it is given back:
-with 16 MiB a restart with values of 1 KB meets twice as many page faults."""
+"""Bytes of the gathered rows' columns: large values are written sooner. The limit is small, so that memory is reused
+before it is freed: with 16 MiB a restart with values of 1 KB has twice as many page faults."""
 
 
 class FlooredSegment(NamedTuple):
-    """A segment and what of it counts: a row of key group g iff a floor has `low <= g < high` and `seq` below."""
+    """A segment and its floors: a row of key group g counts iff a floor has `low <= g < high` and a lower `seq`."""
 
     segment: Segment
     floors: Sequence[KeyGroupFloor]
 
 
 class ReplaySummary(NamedTuple):
-    """What a replay did."""
+    """The extent of a replay."""
 
     segments: int
-    """Segments of which something counted."""
+    """Segments with rows that counted."""
     rows: int
     """Rows that counted."""
 
@@ -70,30 +70,30 @@ def replay(
 
 
 class AcceptedLog:
-    """What of a log counts for a store of the key groups `own`: batches with one piece of one state each, in order."""
+    """The rows of a log that count for a store of these key groups: batches of one piece of one state, in order."""
 
-    def __init__(self, segments: Iterable[FlooredSegment], own: range, *, wire_ready: bool) -> None:
+    def __init__(self, segments: Iterable[FlooredSegment], key_groups: range, *, wire_ready: bool) -> None:
         """See `Segment.pieces` for `wire_ready`."""
         self._read = segments
-        self._own = own
+        self._key_groups = key_groups
         self._wire_ready = wire_ready
         self._positions: dict[tuple[int, int], dict[str, int]] = {}
         self.segments = 0
-        """Segments so far of which something counted."""
+        """Segments read until now with rows that counted."""
         self.rows = 0
-        """Rows that were given out."""
+        """Rows that were yielded."""
 
     def __iter__(self) -> Iterator[Batch]:
         for segment, floors in self._read:
             header = segment.header
-            accepted = accepted_key_groups(header, floors, self._own)
+            accepted = accepted_key_groups(header, floors, self._key_groups)
             accepts = None if len(accepted) == header.high - header.low else accepted.__contains__
             pieces = segment.pieces(accepts, wire_ready=self._wire_ready, bytes_max=FOLD_BYTES) if accepted else ()
             is_used = False
             for piece in pieces:
                 is_used = True
                 self.rows += len(piece)
-                # The parts of one attempt may come apart, between them segments of other key groups.
+                # The chunks of one attempt may be separate, with segments of other key groups between them.
                 is_list = piece.schema.kind == LIST
                 counters = self._positions.setdefault((header.seq, header.low), {}) if is_list else None
                 yield Batch((piece,), header.seq, positions=counters)
@@ -111,7 +111,7 @@ class PendingFold:
         self._rows = self._bytes = 0
 
     def add(self, batch: Batch) -> None:
-        """Take a batch, and fold if they are many."""
+        """Add a batch, and fold if the pending ones are many."""
         self.batches.append(batch)
         self._rows += sum(map(len, batch.changes))
         self._bytes += size_of(batch)
@@ -119,21 +119,21 @@ class PendingFold:
             self.fold()
 
     def fold(self) -> None:
-        """Fold what is pending."""
+        """Fold the pending batches."""
         self._store.fold(self.batches, self._version, last=False)
         self.batches, self._rows, self._bytes = [], 0, 0
 
 
 def size_of(batch: Batch) -> int:
-    """Bytes of its columns, about."""
+    """Approximate size of its columns, in bytes."""
     return sum(change.size_bytes for change in batch.changes if isinstance(change, DecodedChanges))
 
 
-def accepted_key_groups(header: SegmentHeader, floors: Sequence[KeyGroupFloor], own: range) -> frozenset[int]:
-    """The key groups of the segment that count for a store of the key groups `own`."""
+def accepted_key_groups(header: SegmentHeader, floors: Sequence[KeyGroupFloor], store: range) -> frozenset[int]:
+    """The key groups of the segment that count for a store of the key groups `store`."""
     counting = [
-        range(max(floor.low, own.start, header.low), min(floor.high, own.stop, header.high))
+        range(max(floor.low, store.start, header.low), min(floor.high, store.stop, header.high))
         for floor in floors
         if header.seq > floor.seq
     ]
-    return frozenset(key_group for part in counting for key_group in part)
+    return frozenset(key_group for key_groups in counting for key_group in key_groups)

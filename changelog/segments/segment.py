@@ -2,7 +2,8 @@
 
 A segment is one frame of kind `SEGM`. Its header names the job, the operator, the key groups, the batch's seq, the
 attempt's tag and the schema of every state it holds; its blob holds one Arrow stream per state. Nothing else is needed
-to decode it. What one attempt wrote may be split into parts, numbered from 0, which apply in that order.
+to decode it. An attempt that uploads early writes several segments, its chunks, numbered from 0 (`part` in the header).
+They apply in that order.
 
 Invariants: I2 (the tag is in the header, so that a reader can check it against the commit), I5, I8.
 """
@@ -32,7 +33,7 @@ VERSION: Final = 1
 
 
 class SegmentState(Record, frozen=True, kw_only=True):
-    """Where the rows of one state are: bytes `[offset, offset + length)` of the blob; no bytes if there are no rows."""
+    """The rows of one state: bytes `[offset, offset + length)` of the blob; no bytes if there are no rows."""
 
     schema: StateSchema
     rows: int
@@ -41,7 +42,7 @@ class SegmentState(Record, frozen=True, kw_only=True):
 
 
 class SegmentHeader(Record, frozen=True, kw_only=True):
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     job_id: str
     operator: str
@@ -55,7 +56,7 @@ class SegmentHeader(Record, frozen=True, kw_only=True):
     tag: str
     """The attempt."""
     part: int = 0
-    """Place among the parts of this attempt, from 0."""
+    """Number of the chunk among those of this attempt, from 0."""
     key_type: str
     """Type string of the keys."""
     states: tuple[SegmentState, ...] = ()
@@ -68,13 +69,13 @@ class SegmentHeader(Record, frozen=True, kw_only=True):
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of them, compressed."""
+        """Bytes of all rows, compressed."""
         return sum(state.length for state in self.states)
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A verified segment; its rows are decoded when they are asked for."""
+    """A verified segment; its rows are decoded lazily."""
 
     header: SegmentHeader
     name: str
@@ -84,20 +85,20 @@ class Segment:
     def changes(self, accepts: Callable[[int], bool] | None = None) -> list[StateChanges]:
         """The rows of every state that has any, or those of them whose key group is accepted.
 
-        A state that was written without rows comes without rows: its schema has changed.
+        A state that was written without rows is included without rows: its schema has changed.
 
         Raises `CorruptDataError` naming the object; `IncompatibleError` for types that this varvite does not know.
         """
         states = self.header.states
-        found = [self.state_changes(i, accepts) if s.rows else empty_changes(s.schema) for i, s in enumerate(states)]
-        return [changes for changes, state in zip(found, states, strict=True) if len(changes) or not state.rows]
+        decoded = [self.state_changes(i, accepts) if s.rows else empty_changes(s.schema) for i, s in enumerate(states)]
+        return [changes for changes, state in zip(decoded, states, strict=True) if len(changes) or not state.rows]
 
     def pieces(
         self, accepts: Callable[[int], bool] | None = None, *, wire_ready: bool = False, bytes_max: int
     ) -> Iterator[StateChanges]:
-        """What `changes` gives, state by state and in pieces of about `bytes_max` bytes: `DecodedChanges`, if of rows.
+        """The rows of `changes`, state by state, in pieces of about `bytes_max` bytes, `DecodedChanges` if any.
 
-        With `wire_ready` the values are only good for `to_wire`, and take less time.
+        With `wire_ready` the values are good for `to_wire` only, and take less time.
         """
         for state in self.header.states:
             if state.rows:
@@ -122,7 +123,7 @@ class Segment:
 
 
 def encode_segment(header: SegmentHeader, changes: Sequence[StateChanges]) -> bytes:
-    """A segment of these changes; `header.states` is replaced.
+    """Encode a segment of these changes; `header.states` is replaced.
 
     Equal arguments give equal bytes (with the same versions of Arrow and zstd).
 
@@ -149,7 +150,7 @@ def encode_segment(header: SegmentHeader, changes: Sequence[StateChanges]) -> by
 def decode_segment(data: bytes | memoryview, name: str, *, is_verified: bool = False) -> Segment:
     """Verify and open a segment that fills `data` exactly.
 
-    `is_verified`: the bytes have been checked against the reference, and the rows' are not checked once more.
+    `is_verified`: the bytes were checked against the reference, so the rows are not checked again.
 
     Raises:
         CorruptDataError: not a segment, truncated, or a checksum does not match; names the object.
@@ -173,7 +174,7 @@ def decode_segment(data: bytes | memoryview, name: str, *, is_verified: bool = F
 
 
 def decode_segments(data: bytes | memoryview, name: str, *, is_verified: bool = False) -> list[Segment]:
-    """Verify and open the segments that stand one after another in `data` (packs, references). As above."""
+    """Verify and open the segments that follow one another in `data`; otherwise as `decode_segment`."""
     view = memoryview(data)
     segments: list[Segment] = []
     offset = 0
@@ -185,7 +186,7 @@ def decode_segments(data: bytes | memoryview, name: str, *, is_verified: bool = 
 
 
 def _without_plain_ops(change: StateChanges) -> StateChanges:
-    """The same changes, with `ops` left out if they say nothing; so equal changes have equal bytes."""
+    """The same changes, without `ops` if all are ordinary; so equal changes have equal bytes."""
     ordinary = ordinary_op(change.schema.kind)
     if change.ops is None or change.ops.count(ordinary) != len(change.ops) or len(change.ops) != len(change):
         return change

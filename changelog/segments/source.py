@@ -1,6 +1,6 @@
-"""Reading the segments that a replay needs: ranged reads, several at once, checked against what refers to them.
+"""Reads the segments that a replay needs: ranged reads, several at once, checked against their references.
 
-Reading runs ahead of the replay, and may begin before the replay can: while the snapshot is still being fetched.
+Reading is ahead of the replay, and may begin before it: while the snapshot is still being fetched.
 
 Invariants: I2, I5 (a segment must be of the operator, key groups and seqs that its reference says), I8 (CRC of every
 slice; a missing object is `MissingObjectError` with its name), I10 (bytes read ahead are bounded).
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 READ_THREADS: Final = 8
 BYTES_AHEAD_MAX: Final = 64 << 20
-"""Bytes requested and not yet given out; one larger read goes alone."""
+"""Limit of bytes requested and not yet yielded; a larger read is made alone."""
 
 
 class SegmentSource:
@@ -41,7 +41,7 @@ class SegmentSource:
     Args:
         store: Rooted at `<root>/<job>`.
         threads: Reads at the same time.
-        bytes_ahead_max: Bytes requested and not yet given out.
+        bytes_ahead_max: Limit of bytes requested and not yet yielded.
     """
 
     def __init__(self, store: ObjectStore, threads: int = READ_THREADS, bytes_ahead_max: int = BYTES_AHEAD_MAX) -> None:
@@ -54,7 +54,7 @@ class SegmentSource:
         """A source that keeps the limits of a restore."""
         return cls(store, policy.requests, policy.in_flight_bytes)
 
-    def read(self, wanted: Sequence[ReplaySegment]) -> Iterator[FlooredSegment]:
+    def read(self, log: Sequence[ReplaySegment]) -> Iterator[FlooredSegment]:
         """The segments of these references, in order, with their floors.
 
         Raises:
@@ -62,26 +62,26 @@ class SegmentSource:
             CorruptDataError: a slice fails its CRC, or is not what the reference says.
             IncompatibleError: written by a newer varvite.
         """
-        with self.ahead(wanted) as segments:
+        with self.ahead(log) as segments:
             yield from segments
 
     @contextmanager
-    def ahead(self, wanted: Sequence[ReplaySegment]) -> Generator[Iterator[FlooredSegment]]:
-        """What `read` gives, of which reading begins now, as far as the limits allow."""
+    def ahead(self, log: Sequence[ReplaySegment]) -> Generator[Iterator[FlooredSegment]]:
+        """The segments that `read` yields; reading begins at once, as far as the limits allow."""
         with ThreadPoolExecutor(self._threads, "varvite-read") as pool:
             try:
-                reads = _Reads(self._store, self._groups(wanted), pool, self._threads, self._bytes_ahead_max)
+                reads = _Reads(self._store, self._groups(log), pool, self._threads, self._bytes_ahead_max)
                 reads.begin()
                 yield reads.segments()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _groups(self, wanted: Sequence[ReplaySegment]) -> deque[tuple[ReplaySegment, ...]]:
-        """What shares a ranged read."""
-        rest = iter(wanted)
+    def _groups(self, log: Sequence[ReplaySegment]) -> deque[tuple[ReplaySegment, ...]]:
+        """The segments that share a ranged read."""
+        rest = iter(log)
         bytes_max = min(PART_BYTES, self._bytes_ahead_max)
         return deque(
-            tuple(islice(rest, len(group))) for group in plan_reads([one.ref.data for one in wanted], bytes_max)
+            tuple(islice(rest, len(group))) for group in plan_reads([item.ref.data for item in log], bytes_max)
         )
 
 
@@ -110,9 +110,9 @@ class _Reads:
         self._running_bytes = 0
 
     def begin(self) -> None:
-        """Ask for what the limits allow."""
+        """Begin as many reads as the limits allow."""
         while self._waiting and len(self._running) < self._at_once:
-            size_bytes = sum(one.ref.data.length for one in self._waiting[0])
+            size_bytes = sum(item.ref.data.length for item in self._waiting[0])
             if self._running_bytes and self._running_bytes + size_bytes > self._bytes_max:
                 return
             read = self._pool.submit(_read_group, self._store, self._waiting.popleft())
@@ -123,25 +123,25 @@ class _Reads:
         """All segments, in order."""
         while self._running:
             size_bytes, read = self._running.popleft()
-            found = read.result()
+            segments = read.result()
             self._running_bytes -= size_bytes
             self.begin()  # its thread is free
-            yield from found
+            yield from segments
 
 
 def _read_group(store: ObjectStore, group: Sequence[ReplaySegment]) -> list[FlooredSegment]:
     """Read, verify and open; the rows are decoded by the replay."""
-    slices = read_slices(store, [one.ref.data for one in group])
-    found: list[FlooredSegment] = []
-    for one, (_, data) in zip(group, slices, strict=True):
-        for segment in decode_segments(data, one.ref.data.name, is_verified=True):
-            check_reference(segment, one.ref)
-            found.append(FlooredSegment(segment, one.floors))
-    return found
+    slices = read_slices(store, [item.ref.data for item in group])
+    segments: list[FlooredSegment] = []
+    for (ref, floors), (_, data) in zip(group, slices, strict=True):
+        for segment in decode_segments(data, ref.data.name, is_verified=True):
+            check_reference(segment, ref)
+            segments.append(FlooredSegment(segment, floors))
+    return segments
 
 
 def check_reference(segment: Segment, ref: SegmentRef) -> None:
-    """Raises `CorruptDataError` unless the segment is what the reference says."""
+    """Raise `CorruptDataError` unless the segment is what the reference says."""
     header = segment.header
     same = (header.operator, header.low, header.high) == (ref.operator, ref.low, ref.high)
     if not same or not ref.seq_first <= header.seq <= ref.seq_last:

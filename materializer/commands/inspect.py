@@ -11,7 +11,7 @@ import msgspec
 
 from varvite.changelog.chain.reader import ChainReader, in_parallel
 from varvite.changelog.commit.start_decision import next_restore
-from varvite.changelog.reading.checkpoints import kept_now, newest_commits
+from varvite.changelog.reading.checkpoints import newest_commits, read_retention
 from varvite.changelog.retention.collector import UPLOAD_GRACE_S, Collector
 from varvite.changelog.retention.savepoints import release_clone
 from varvite.materializer.commands.output.lines import show_lines
@@ -147,7 +147,7 @@ def checkpoints(
     """List the checkpoints on the line of JOB's newest one, the newest first."""
     try:
         reader = job_chain(job, storage_url, storage_options)
-        kept = kept_now(reader)
+        kept = read_retention(reader)
         commits, damage = newest_commits(reader, limit)
         if commits or damage is None:
             show_lines([_checkpoint_line(commit, kept) for commit in commits], as_json=as_json)

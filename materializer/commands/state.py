@@ -362,7 +362,7 @@ def _counts(reader: StateReader, groups: Sequence[GroupLine], key_groups: range 
     by_state: defaultdict[tuple[str, str], list[GroupLine]] = defaultdict(list)
     for line in groups:
         by_state[line.operator, line.state].append(line)
-    return [_count(lines, len(reader.wanted(key_groups))) for lines in by_state.values()]
+    return [_count(lines, len(reader.selected(key_groups))) for lines in by_state.values()]
 
 
 def _count(lines: Sequence[GroupLine], key_groups: int) -> CountLine:

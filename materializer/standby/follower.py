@@ -250,7 +250,7 @@ class Standby:
             return msgspec.structs.replace(line, how=ReachedBy.CURRENT, seq=view.base.seq)
         candidates: list[LocalCopy] = copies.free(key)
         for copy in candidates:
-            copy.is_brief(True)
+            copy.mark_brief(True)
         try:
             if len(copies.directories(key)) > len(candidates):
                 self._reached.pop(key, None)
@@ -286,7 +286,7 @@ def _bring_up(share: _Share, now: _Round, candidates: Sequence[LocalCopy]) -> Re
             if store is None or not catch_up(now.final, target, store, now.reader):
                 if store is not None:
                     store.close()
-                copy.is_brief(False)
+                copy.mark_brief(False)
                 store, how = restore(now.final, target, now.reader.store, copy.directory), ReachedBy.RESTORED
     except BaseException:
         if store is not None:

@@ -267,7 +267,7 @@ def test_a_copy_that_somebody_holds_is_waited_for(world: World, brief: bool, wai
     worker.reach()
     worker.end()
     (held,) = LocalCopies(world.directory / "host").free(worker.place._key)
-    held.is_brief(brief)
+    held.mark_brief(brief)
     before_s = world.clock.monotonic_s()
     worker.begin()
     assert worker.reach().how == "restored"

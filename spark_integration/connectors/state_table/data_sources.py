@@ -209,7 +209,7 @@ class StateReading(DataSourceReader):
     def _of_checkpoint(
         self, reader: StateReader, chosen: tuple[OperatorStates, ...], *, is_typed: bool
     ) -> Iterator[RangePartition]:
-        key_groups = self._pushed.numbers["key_group"].within(reader.wanted(None))
+        key_groups = self._pushed.numbers["key_group"].within(reader.selected(None))
         operators = [o for o in map(self._filtered, chosen) if o.states and o.operator in reader.operators]
         if not key_groups or not operators:
             return

@@ -140,7 +140,7 @@ def test_whoever_holds_a_copy_says_whether_it_is_worth_waiting(tmp_path: Path) -
     (copy,) = copies.free(KEY)
     told: list[bool] = [copies.is_held_briefly(KEY)]
     for brief in (True, False, True):
-        copy.is_brief(brief)
+        copy.mark_brief(brief)
         told.append(copies.is_held_briefly(KEY))
     assert told == [False, True, False, True]
     copy.release()
