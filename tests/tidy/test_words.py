@@ -85,6 +85,7 @@ ANCHORS = re.compile(r"(docs/[\w./-]+\.md)#([\w-]+)")
 LINKED_ANCHORS = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
 HEADINGS = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 FENCES = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+SECTIONS_OF_NO_PAGE = re.compile("d~esign [0-9]".replace("~", ""), re.IGNORECASE)
 MEASUREMENTS = re.compile(r"\d\s*(?:ms\b|%)")
 ARCHITECTURE_LINES_MAX = 250
 SENTENCE_WORDS_MAX = 30
@@ -130,6 +131,10 @@ def test_a_cited_anchor_exists() -> None:
             (name, anchor) for page, anchor in cited if not page.exists() or anchor not in anchors_of(page.read_text())
         ]
     assert missing == []
+
+
+def test_no_text_cites_sections_of_a_page_that_is_not_here() -> None:
+    assert [(name, match.group()) for name, text in texts() for match in SECTIONS_OF_NO_PAGE.finditer(text)] == []
 
 
 def test_architecture_is_a_map() -> None:
