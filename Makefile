@@ -76,8 +76,12 @@ define RUN_TESTS
 endef
 
 .PHONY: test
-test: java $(VENV)/.installed-test ## Run the tests, but for a few long ones
+test: java $(VENV)/.installed-test ## Run the tests, but for the long ones
 	$(call RUN_TESTS,-m 'not long')
+
+.PHONY: test-long
+test-long: java $(VENV)/.installed-test ## Run the long tests
+	$(call RUN_TESTS,-m long)
 
 .PHONY: test-all
 test-all: java $(VENV)/.installed-test ## Run all tests and list what was skipped, with the reason

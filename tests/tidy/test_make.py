@@ -97,7 +97,7 @@ def test_spark_workers_run_with_the_python_of_the_environment() -> None:
 
 
 def test_make_test_runs_kinds_in_order_and_nothing_else() -> None:
-    for target in ("test", "test-all"):
+    for target in ("test", "test-long", "test-all"):
         parallel, alone = runs_of(target)
         assert re.findall(r" tests/(\S+)", parallel) == [
             *("unit", "property", "contract", "golden", "tidy", "simulation"),
@@ -111,7 +111,7 @@ def test_make_test_runs_kinds_in_order_and_nothing_else() -> None:
 
 def test_make_test_leaves_out_no_kind() -> None:
     with_tests = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
-    for target in ("test", "test-all"):
+    for target in ("test", "test-long", "test-all"):
         assert set(re.findall(r" tests/(\w+)", " ".join(runs_of(target)))) == with_tests
 
 
@@ -127,8 +127,17 @@ def test_make_test_all_lists_what_was_skipped() -> None:
         assert "not long" not in run
 
 
-def test_ci_runs_the_readme_test_command() -> None:
+def test_the_tests_that_make_test_leaves_out_are_those_of_test_long() -> None:
+    for run in runs_of("test"):
+        assert " -m 'not long' " in run
+    for run in runs_of("test-long"):
+        assert " -m long " in run
+
+
+def test_ci_runs_the_readme_test_command_and_then_what_it_leaves_out() -> None:
     """The README promises two commands; CI must run the second one as it stands there."""
     readme = (ROOT / "README.md").read_text()
     assert "$ make test\n" in readme
-    assert re.search(r"^step 'make test' make test$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    steps = re.findall(r"^step '(make .*)' (make .*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert [command for _, command in steps][-2:] == ["make test", "make test-long"]
+    assert all(name == command for name, command in steps)

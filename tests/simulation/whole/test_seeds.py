@@ -15,9 +15,9 @@ import pytest
 from tests.simulation.whole.seed_processes import check, start
 
 BASE = 0 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 40)
-SHORT, PARTS = 1_000, 4 if os.environ.get("CI") else 1
-"""Seeds of a test, and how many such tests: 4,000 under CI, as far as time allows."""
-SHORT_SECONDS = 90
+SHORT, PARTS = 1_000, 4
+"""Seeds of a test, and the number of such tests: 4,000 seeds, as far as time allows."""
+SHORT_SECONDS = 60
 """Then no further seed is begun: on a slow machine such a test has fewer."""
 SHORT_SEEDS_MIN = SHORT // 5
 STEPS_MIN = 500
@@ -36,7 +36,7 @@ def ran(text: str) -> tuple[int, int, float]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
 def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
     share = SHORT // PROCESSES
     firsts = [BASE + part * SHORT + number * share for number in range(PROCESSES)]
@@ -53,6 +53,7 @@ def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
         assert counts.get(what, 0) > 0, f"the simulation does not go far enough: no {what}"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_no_long_simulation_breaks_an_invariant() -> None:
     share = LONG // PROCESSES

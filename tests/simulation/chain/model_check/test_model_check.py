@@ -36,7 +36,7 @@ def search(bounds: Bounds, *, trace: bool = False) -> Outcome:
 @pytest.mark.parametrize(
     ("bounds", "worlds_min"),
     [
-        pytest.param(Bounds(slots=8), 500_000, id="three runs, 8 slots, every entry full"),
+        pytest.param(Bounds(slots=8), 500_000, id="three runs, 8 slots, every entry full", marks=pytest.mark.long),
         pytest.param(Bounds(slots=8, full_every=2), 200_000, id="three runs, 8 slots, every other entry full"),
         pytest.param(Bounds(slots=6, rollbacks=1), 200_000, id="three runs, 6 slots, Spark set back"),
         pytest.param(Bounds(slots=7, drivers=2, rollbacks=1, sink_tells=True), 80_000, id="sink that tells"),
@@ -49,6 +49,7 @@ def search(bounds: Bounds, *, trace: bool = False) -> Outcome:
             Bounds(slots=5, drivers=2, writes_files=False, full_every=2, snapshots=2),
             50_000,
             id="changelog, 2 snapshots",
+            marks=pytest.mark.long,
         ),
         pytest.param(
             Bounds(slots=7, drivers=1, writes_files=False, snapshots=2), 100_000, id="changelog, every entry full"
@@ -59,8 +60,9 @@ def search(bounds: Bounds, *, trace: bool = False) -> Outcome:
             Bounds(slots=7, drivers=1, writes_files=False, full_every=2, snapshots=1, savepoints=1),
             200_000,
             id="a savepoint of changelog and snapshot",
+            marks=pytest.mark.long,
         ),
-        pytest.param(Bounds(slots=7, late=True), 400_000, id="commits sent twice"),
+        pytest.param(Bounds(slots=7, late=True), 400_000, id="commits sent twice", marks=pytest.mark.long),
         pytest.param(Bounds(slots=8, drivers=2, full_every=2, late=True), 50_000, id="commits sent twice, some full"),
         pytest.param(Bounds(slots=6, drivers=2, pins=1, late=True), 100_000, id="commits sent twice, a reader"),
         pytest.param(Bounds(slots=7, drivers=3, restores=1), 100_000, id="an operator who goes back"),
