@@ -21,7 +21,6 @@ from benchmarks.harness.report import Cases, results_option, wide_console, write
 from benchmarks.harness.s3_proxy import S3Proxy
 from benchmarks.harness.storages import BUCKET, LATENCY_MS
 from varvite.changelog.chain.reader import ChainReader
-from varvite.changelog.chain.tiles import key_range
 from varvite.changelog.chain.view import LineView
 from varvite.changelog.chain.view_slices import ViewSlices, slices_of
 from varvite.storage.object_stores.contract import ObjectStore
@@ -45,8 +44,7 @@ def measure(store: ObjectStore, proxy: S3Proxy, parallelism: int, batches: int) 
         return ChainReader(store, driver.run.record.job_id).load_line(base, key_groups).view
 
     started = time.perf_counter()
-    ranges = [key_range(partition, parallelism, key_groups) for partition in range(parallelism)]
-    sent = msgspec.msgpack.encode(slices_of(driver.run.state.view, OPERATOR, ranges))
+    sent = msgspec.msgpack.encode(slices_of(driver.run.state.view, OPERATOR, parallelism))
     driver_ms = (time.perf_counter() - started) * 1000
 
     def decode(partition: int) -> LineView:

@@ -8,15 +8,13 @@ Invariants: I5 (for its key groups a slice answers `tiles_for`, `segments_for`, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from varvite.changelog.chain.tiles import key_range
 from varvite.changelog.chain.view import LineView
 from varvite.storage.format.records import ImageRef, Link, SegmentRef, Tile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class _Slice(msgspec.Struct, frozen=True, array_like=True):
@@ -64,8 +62,9 @@ class ViewSlices(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def slices_of(view: LineView, operator: str, ranges: Iterable[tuple[int, int]]) -> ViewSlices:
-    """The slices of a view for an operator whose partition p has the key groups `[low, high)` of `ranges[p]`."""
+def slices_of(view: LineView, operator: str, parallelism: int) -> ViewSlices:
+    """The slices of a view for the tasks of an operator with so many partitions."""
+    ranges = (key_range(partition, parallelism, view.max_parallelism) for partition in range(parallelism))
     return ViewSlices(
         max_parallelism=view.max_parallelism,
         base=view.base,

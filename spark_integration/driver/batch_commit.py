@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import asdict
 
+from varvite.changelog.chain.view_slices import slices_of
 from varvite.changelog.commit.batch_result import BatchFacts, by_operator
 from varvite.spark_integration.driver.operator_requests import operator_layout, with_states
 from varvite.spark_integration.messages.protocol import BatchRequest, BatchSpec
@@ -99,13 +100,16 @@ class BatchCommitter:
 
     def requests(self, spec: BatchSpec) -> list[BatchRequest]:
         """The requests of the operators, in order."""
-        with_images = {image.operator for image in self._run.state.view.images}
+        view = self._run.state.view
+        with_images = {image.operator for image in view.images}
+        is_sent = spec.is_first and view.base != ORIGIN
         return [
             BatchRequest(
                 **asdict(spec),
                 operator=operator,
                 confirmed=self._winners.get(operator.operator, ()),
                 has_images=operator.operator in with_images,
+                base_view=slices_of(view, operator.operator, operator.parallelism) if is_sent else None,
             )
             for operator in self.operators
         ]

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from varvite.changelog.chain.view_slices import ViewSlices
 from varvite.changelog.restore.local import LocalRecovery
 from varvite.changelog.working_stores.options import BackendSettings
 from varvite.storage.format.records import JobStorage, Link, StateSchema
@@ -161,6 +162,8 @@ class BatchRequest(BatchSpec, frozen=True, kw_only=True):
     """By partition: the tag that won at `base` for this operator, "" if it had none."""
     has_images: bool = False
     """Some partition of the operator has non-keyed state at the base."""
+    base_view: ViewSlices | None = None
+    """The view of the base, in a run's first batch: then most tasks restore, and need not read the chain for it."""
 
 
 class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute
 from pyspark import SparkFiles, TaskContext
@@ -113,6 +114,8 @@ class Pump:
 def task_request(request: bytes, partition: int, task_attempt: int, tokens: TokenSource) -> TaskRequest:
     """The request of one task, with a new tag (I2)."""
     batch = decode_message(request, BatchRequest)
+    if batch.base_view is not None:
+        batch = msgspec.structs.replace(batch, base_view=batch.base_view.only(partition))
     return TaskRequest(batch=batch, partition=partition, tag=tokens.token(), task_attempt=task_attempt)
 
 

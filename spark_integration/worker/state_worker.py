@@ -185,7 +185,8 @@ class OperatorState:
     def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
         """Bring the state to the task's base and start an attempt. Raises as `StateWorker.begin`."""
         self.request = task.batch.operator
-        self._restorer.follow(self.request)
+        sent = task.batch.base_view
+        self._restorer.follow(self.request, None if sent is None else sent.view(task.partition))
         started_s = self._clock.monotonic_s()
         try:
             how = self._reach_base(task)

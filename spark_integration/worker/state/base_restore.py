@@ -65,10 +65,17 @@ class BaseRestorer:
         self._reader = ChainReader(objects, request.job_id)
         self._directory = directory
         self._low, self._high = low, high
+        self._sent: LineView | None = None
 
-    def follow(self, request: OperatorRequest) -> None:
-        """Use the limits of a later request from now on; its `StateSpec` is the same."""
+    def follow(self, request: OperatorRequest, sent: LineView | None = None) -> None:
+        """Use the limits of a later request from now on; its `StateSpec` is the same.
+
+        Args:
+            request: The request.
+            sent: The view that came with it, if one did: asked for this commit, the restorer reads no chain.
+        """
         self._request = request
+        self._sent = sent
 
     def reach(self, base: Link, state: WorkingStore | None) -> Reached:
         """A store whose version is `base`: the given one, brought forward, or a new one.
@@ -76,7 +83,7 @@ class BaseRestorer:
         Raises:
             VarviteError: the base cannot be read; the given store must not be used any more.
         """
-        view = self._reader.load_line(base, self._request.max_parallelism).view
+        view = self._view(base)
         tile = self._own_tile(view)
         opened = self._open_local(view) if state is None else None
         try:
@@ -89,6 +96,11 @@ class BaseRestorer:
             shutil.rmtree(self._directory, ignore_errors=True)
             reached = self._working_stores.filled(self._request, self._target(), reached, self._directory)
         return Reached(reached, how, tile, log_read)
+
+    def _view(self, base: Link) -> LineView:
+        if self._sent is not None and self._sent.base == base:
+            return self._sent
+        return self._reader.load_line(base, self._request.max_parallelism).view
 
     def _bring_up(self, view: LineView, state: WorkingStore | None) -> tuple[ReachedBy, WorkingStore, LogRead]:
         """Bring a state to the view's commit; answers the way, the state at it, and the log that was read."""
@@ -113,8 +125,7 @@ class BaseRestorer:
 
     def images(self, base: Link) -> tuple[ImageRef, ...]:
         """The non-keyed state of all partitions of the operator at `base`. Raises as `reach`."""
-        view = self._reader.load_line(base, self._request.max_parallelism).view
-        return view.images_for(self._request.operator)
+        return self._view(base).images_for(self._request.operator)
 
     def discard_local(self) -> None:
         """Delete the local files; their store must be closed."""

@@ -286,9 +286,9 @@ def test_a_slice_answers_for_its_partition_as_the_view_does(seed: int, steps: in
     job = RandomJob(seed)
     for _ in range(steps):
         job.step()
-    view, parts = job.driver.state.view, ranges(job.random.choice([1, 2, 3, 8]))
-    sent = slices_of(view, OPERATOR, parts)
-    for partition, (low, high) in enumerate(parts):
+    view, parallelism = job.driver.state.view, job.random.choice([1, 2, 3, 8])
+    sent = slices_of(view, OPERATOR, parallelism)
+    for partition, (low, high) in enumerate(ranges(parallelism)):
         arrived = msgspec.msgpack.decode(msgspec.msgpack.encode(sent.only(partition)), type=ViewSlices)
         cut = arrived.view(partition)
         assert arrived.slices.keys() == {partition}
