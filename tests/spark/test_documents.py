@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 
 pytestmark = pytest.mark.spark
 ROWS = [("N1", "IAH"), ("N2", "MIA"), ("N1", "BOS")]

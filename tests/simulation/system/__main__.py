@@ -18,12 +18,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from tests.simulation.system.found_bugs import FOUND
+from tests.simulation.system.bugs.found import FOUND
+from tests.simulation.system.bugs.script import Line, Script, text_of
+from tests.simulation.system.bugs.search import drawn, effects, ordinary_options, shrunk
 from tests.simulation.system.mutations import MUTATIONS, Mutation
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.scheduler import Violation
-from tests.simulation.system.script import Line, Script, text_of
-from tests.simulation.system.script_search import drawn, effects, ordinary_options, shrunk
 from tests.simulation.system.simulation import simulate
 
 

@@ -19,12 +19,12 @@ from typing import Any
 from unittest import mock
 
 from tests.simulation.system import threads
+from tests.simulation.system.bugs.script import Certain, Outcome, Script
 from tests.simulation.system.database import real_rocksdb, simulated_rocksdb
 from tests.simulation.system.job import CLONE, JOB, SimulatedJob
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, Task, Violation, remove
-from tests.simulation.system.script import Certain, Outcome, Script
 from tests.simulation.system.spark.engine import RunCheckpoint, SimulatedExecution, chained_rows, winner_rows
 from tests.simulation.system.spark.hosts import simulated_hosts
 from tests.simulation.system.storage import KEY_PROVIDER, log_storage

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.simulation.system.bugs.script import Outcome
 from tests.simulation.system.scheduler import BEGIN_MS, Process, Scheduler, Task
-from tests.simulation.system.script import Outcome
 from varvite.storage.errors import DidNotHappenError, MayHaveHappenedError, MissingObjectError
 from varvite.storage.object_stores.contract import ObjectMeta, truncated
 

@@ -15,11 +15,11 @@ from itertools import count
 
 import pytest
 
-from tests.simulation.system.found_bugs import FOUND
+from tests.simulation.system.bugs.found import FOUND
+from tests.simulation.system.bugs.script import SCRIPTS, Line, Outcome, effect_of, parse, read_script, text_of
 from tests.simulation.system.mutations import MUTATIONS, Mutation
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.scheduler import Violation
-from tests.simulation.system.script import SCRIPTS, Line, Outcome, effect_of, parse, read_script, text_of
 from tests.simulation.system.simulation import simulate
 from tests.simulation.whole.seed_processes import ROOT, check, start
 

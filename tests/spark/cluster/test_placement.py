@@ -19,7 +19,7 @@ import pyspark
 import pytest
 
 from tests.spark.keyed_jobs import SumsModel, in_order
-from tests.tidy.doc_blocks import blocks_of
+from tests.tidy.pages.doc_blocks import blocks_of
 from tests.workers.standalone_cluster import standalone_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]

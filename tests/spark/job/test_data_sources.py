@@ -14,7 +14,7 @@ from tests.jobs.materializer_world import World
 from tests.jobs.started_job import native
 from tests.jobs.state_model import KEYS, BatchChanges, key_group
 from tests.stores.manual_clock import ManualClock
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite import register_data_sources
 from varvite.changelog.reading.key_hash import key_group_of_text
 from varvite.changelog.retention.collector import Collector

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import FileStream
 from tests.spark.drivers.varvite_command import command
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order
-from tests.tidy.doc_blocks import ROOT, blocks_of, commands_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of, commands_of
 from varvite.materializer.commands.cli import main
 from varvite.storage.errors import InvalidRequestError
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, in_order, kill_state_workers
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import FileStream
 from tests.spark.functions.broadcast import ORDER, RULES, SEEN, Checked, InOrder, Spread, order_sum
 from tests.spark.keyed_jobs import BACKENDS, kill_state_workers
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite.common import Types
 from varvite.datastream import DataStream, StreamExecutionEnvironment
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column

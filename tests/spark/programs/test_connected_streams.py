@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.functions.connected import Pairs, Sums, Twice
 from tests.spark.functions.stream import Count, KeyAndTime, Second, Unlucky
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite.common import Types, WatermarkStrategy
 from varvite.datastream import DataStream, StreamExecutionEnvironment
 from varvite.storage.errors import UserFunctionError

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.spark.keyed_jobs import KeyedJob, kill_state_workers
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite import (
     CheckpointedFunction,
     FunctionInitializationContext,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 
 pytestmark = pytest.mark.spark
 DIRECTORY = ROOT / "examples" / "pyflink_programs"

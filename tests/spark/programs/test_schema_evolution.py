@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.jobs.materializer_world import Events
 from tests.spark.job.test_job import kill_state_workers
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite.materializer.monitoring.events import Materialized
 from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.resources.stop_signal import StopSignal

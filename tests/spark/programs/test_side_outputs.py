@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.functions.connected import LATE, ODD, Sorted
 from tests.spark.functions.stream import Unlucky
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite.common import Types
 from varvite.datastream import DataStream, StreamExecutionEnvironment
 from varvite.storage.errors import UserFunctionError

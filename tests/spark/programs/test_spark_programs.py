@@ -27,7 +27,7 @@ from tests.spark.functions.processors import (
     Times,
     counted,
 )
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite import StreamExecutionEnvironment
 from varvite.spark_integration.api.stream import DataStream, KeyedStream
 from varvite.storage.errors import InvalidRequestError

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 from tests.spark.functions.timers import FailingTimer, RemindLater, SumUntilTimer
 from tests.spark.job.test_job import kill_state_workers
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite.spark_integration.api.writer import StreamWriter
 from varvite.storage.errors import InvalidRequestError, UserFunctionError
 

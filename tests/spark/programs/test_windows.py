@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.job.test_job import kill_state_workers
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite.common import Time
 from varvite.datastream import OutputTag, ProcessAllWindowFunction, StreamExecutionEnvironment
 from varvite.datastream.window import CountTrigger, TumblingEventTimeWindows

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.tidy.doc_blocks import ROOT, blocks_of, commands_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of, commands_of
 from varvite.materializer.commands import package as package_command
 from varvite.materializer.commands.cli import main
 from varvite.materializer.commands.package import needed_distributions, write_zip

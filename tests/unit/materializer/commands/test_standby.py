@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tests.jobs.committing_job import CommittingJob
 from tests.jobs.state_model import BatchChanges
 from tests.stores.manual_clock import ManualClock
-from tests.tidy.doc_blocks import ROOT, blocks_of, commands_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of, commands_of
 from varvite.materializer.commands import standby as standby_command
 from varvite.materializer.commands.cli import main
 from varvite.materializer.resources.stop_signal import StopSignal

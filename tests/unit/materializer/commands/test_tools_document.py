@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests.jobs.committing_job import CommittingJob, NumberedTokens
 from tests.jobs.state_model import BatchChanges
 from tests.stores.manual_clock import ManualClock
-from tests.tidy.doc_blocks import ROOT, blocks_of, commands_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of, commands_of
 from varvite.changelog.retention.pins import create_pin
 from varvite.materializer.commands.cli import main
 from varvite.storage.object_stores.local.store import LocalStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.storage_switches import StorageSwitches
-from tests.tidy.doc_blocks import ROOT, blocks_of
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite.testing import OperatorHarness
 
 HOUR_MS = 3_600_000

@@ -38,7 +38,7 @@ def texts() -> list[tuple[str, str]]:
 
 def test_the_files_of_the_project_are_found() -> None:
     names = {str(path.relative_to(ROOT)) for path in project_files()}
-    assert {"pyproject.toml", "storage/errors.py", "tests/tidy/test_words.py", ".ci/run"} <= names
+    assert {"pyproject.toml", "storage/errors.py", "tests/tidy/pages/test_words.py", ".ci/run"} <= names
 
 
 def test_no_file_has_a_name_that_says_nothing() -> None:

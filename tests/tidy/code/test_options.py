@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from varvite.storage.options.declaration import ConfigOption
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PRODUCT = ("storage", "changelog", "materializer", "spark_integration", "src/varvite/testing", "src/varvite/extending")
 WORDS_MAX = 30
 """Of a sentence."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from examples.flights import chaos
-from tests.tidy.doc_blocks import all_blocks
+from tests.tidy.pages.doc_blocks import all_blocks
 from varvite import extending
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DOORS = re.compile(r"varvite(\.(datastream|common|testing|extending)(\.[\w.]+)?|\.storage\.errors)?")
 INNER = ("storage", "changelog", "materializer", "spark_integration")
 SOURCES = {

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.unpickling import unpickling_places
+from tests.tidy.code.unpickling import unpickling_places
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DIRECTORIES = ("storage", "changelog", "materializer", "spark_integration", "src")
 FUNCTION = "the user's function, which the driver has sent"
 OWN_ERROR = "an exception that this very process has pickled"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from tests.simulation.system.bugs.script import Line, Outcome, Script, effect_of
 from tests.simulation.system.options import Options
-from tests.simulation.system.script import Line, Outcome, Script, effect_of
 from tests.simulation.system.simulation import simulate
 from tests.simulation.system.store import NO_FAULTS
 from varvite.changelog.commit.state import CommitPolicy

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
+from tests.simulation.system.bugs.script import read_script
+from tests.simulation.system.bugs.search import ordinary_options
 from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation
 from tests.simulation.system.options import options_of
-from tests.simulation.system.script import read_script
-from tests.simulation.system.script_search import ordinary_options
 from tests.simulation.system.simulation import simulate
 from tests.simulation.system.spark.engine import Answer
 from tests.simulation.system.store import NO_FAULTS, StoreFaults

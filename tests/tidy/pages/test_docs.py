@@ -7,47 +7,48 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.doc_blocks import ROOT, SHELLS, Block, all_blocks, blocks_of, commands_of
+from tests.tidy.pages.doc_blocks import ROOT, SHELLS, Block, all_blocks, blocks_of, commands_of
 
 COVERED: dict[str, str] = {
-    "make": "tests/tidy/test_make.py::test_make_alone_lists_the_commands",
+    "make": "tests/tidy/commands/test_make.py::test_make_alone_lists_the_commands",
     "make demo": "tests/spark/test_documents.py::test_the_demo_ends_with_the_state_that_pandas_computes",
     "make demo-crash": "tests/spark/test_documents.py::test_the_demo_survives_kills_of_every_kind_of_process",
     "make setup": ".ci/run",
     "make check": ".ci/run",
     "make test": ".ci/run",
-    "make test PYTEST_ARGS='-x -k chain'": "tests/tidy/test_make.py::test_make_test_passes_arguments_on",
-    "make test-all": "tests/tidy/test_make.py::test_make_test_all_lists_what_was_skipped",
-    "make bench-smoke": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
+    "make test PYTEST_ARGS='-x -k chain'": "tests/tidy/commands/test_make.py::test_make_test_passes_arguments_on",
+    "make test-long": ".ci/run",
+    "make test-all": "tests/tidy/commands/test_make.py::test_make_test_all_lists_what_was_skipped",
+    "make bench-smoke": "tests/tidy/commands/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
     "make bench-smoke BENCH_ARGS='--resume'": "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
     "make bench-smoke BENCH_ARGS='--workload map-update --workload list-append'":
         "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
     "make bench-smoke BENCH_ARGS='--system varvite-rocksdb --system floor'":
         "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
     "make bench-smoke BENCH_ARGS='--tiny'": "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
-    "make bench-state": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
+    "make bench-state": "tests/tidy/commands/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
     "make bench-state BENCH_ARGS='--store hashmap --rows 5000'":
         "tests/integration/commands/test_state_access_benchmark.py::test_every_store_is_measured",
-    "make bench-changelog": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
+    "make bench-changelog": "tests/tidy/commands/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
     "make bench-changelog BENCH_ARGS='--rows 200000 --backend rocksdb'":
         "tests/spark/test_benchmarks.py::test_the_changelogs_cost_is_measured",
     **dict.fromkeys(
         ("make bench", "make bench BENCH_ARGS='--resume'", "make bench BENCH_ARGS='--tiny'", "make bench-report",
          "python -m benchmarks.harness.report_page"),
-        "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
+        "tests/tidy/commands/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
     ),
     "make bench-ack BENCH_ARGS='--only backend=hashmap --only storage=local'":
         "tests/unit/benchmarks/harness/test_case_runs.py::test_only_some_cases_are_chosen",
     "python -m benchmarks.timers": "tests/unit/benchmarks/test_timers.py::test_timers_are_measured",
     "python -m benchmarks.windows":
         "tests/unit/benchmarks/test_windows.py::test_the_log_is_no_larger_than_what_changed",
-    ".ci/run": "tests/tidy/test_make.py::test_ci_runs_the_readme_test_command",
+    ".ci/run": "tests/tidy/commands/test_make.py::test_ci_runs_the_readme_test_command_and_then_what_it_leaves_out",
     "python -m tests.simulation.system 7 --trace":
         "tests/simulation/whole/test_whole_system.py::test_the_command_tells_what_happens",
     "python -m tests.simulation.system 100000 --seeds 1000000 --steps 3000 --seconds 3600":
         "tests/simulation/whole/test_whole_system.py::test_the_command_ends_in_time",
     "varvite materialize --storage file:///var/lib/varvite --job flights":
-        "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
+        "tests/tidy/commands/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
     "varvite materialize --storage file:///var/lib/varvite --job flights --now":
         "tests/integration/materializer/test_operation.py::test_now_asks_the_materializer_that_runs",
     "varvite standby flights --storage file:///var/lib/varvite --directory /mnt/disk1/varvite --directory /mnt/disk2/varvite":  # noqa: E501

@@ -15,7 +15,7 @@ from tests.stores.manual_clock import ManualClock
 from varvite.materializer.monitoring.metrics import MaterializerMetrics
 from varvite.spark_integration.driver.monitoring.metrics import JobMetrics
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "operate" / "metrics.md"
 MONITORING = ROOT / "deploy" / "monitoring"
 NAME = re.compile(r"\bvarvite_[a-z_]+\b")
