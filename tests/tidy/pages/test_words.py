@@ -138,7 +138,7 @@ def test_no_text_cites_sections_of_a_page_that_is_not_here() -> None:
 
 
 def test_architecture_is_a_map() -> None:
-    """What was measured is in the notebook, and how it is built on the pages of docs/internals."""
+    """Measurements are in the notebook, and the design is on the pages of docs/internals."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     assert len(text.splitlines()) <= ARCHITECTURE_LINES_MAX
     assert MEASUREMENTS.findall(text) == []
