@@ -10,6 +10,7 @@ Restored state that the function has not declared is carried along as it is.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -35,7 +36,7 @@ from varvite.changelog.operator_state.section import (
     section_of,
 )
 from varvite.changelog.schema.history import change, stored_conversion
-from varvite.changelog.schema.pickled import refuse_declared, refuse_sections
+from varvite.changelog.schema.pickled import refuse_declared, refuse_stored_type
 from varvite.changelog.segments.columns import type_of
 from varvite.changelog.types.stamped import unstamped
 from varvite.storage.errors import InvalidRequestError
@@ -80,8 +81,9 @@ class OperatorStateBackend(OperatorStateStore):
             self._restored.setdefault(section.name, []).append(section)
         self._cells: dict[str, ListCells | BroadcastCells] = {}
         if not generic_types:
-            for restored in self._restored.values():
-                refuse_sections(restored, operator)
+            for section in chain.from_iterable(self._restored.values()):
+                if section.value_type:  # raw state has no type
+                    refuse_stored_type(section.name, section.value_type, operator)
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         return BroadcastStateHandle(self._broadcast_cells(state_descriptor))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from varvite.changelog.api.descriptors import StateDescriptor
-    from varvite.changelog.operator_state.section import StateSection
     from varvite.changelog.types.contract import TypeInformation
     from varvite.storage.format.records import StateSchema
 
@@ -60,17 +59,11 @@ def refuse_stored(schemas: Iterable[StateSchema], operator: str) -> None:
     """Raise `IncompatibleError` if a state is stored in a generic type, or values of an older version may be."""
     for schema in schemas:
         for value_type in (schema.value_type, *(version.value_type for version in schema.earlier)):
-            _refuse(schema.name, value_type, operator)
+            refuse_stored_type(schema.name, value_type, operator)
 
 
-def refuse_sections(sections: Iterable[StateSection], operator: str) -> None:
-    """Raise `IncompatibleError` if a non-keyed state is stored in a generic type; raw state has no type."""
-    for section in sections:
-        if section.value_type:
-            _refuse(section.name, section.value_type, operator)
-
-
-def _refuse(name: str, value_type: str, operator: str) -> None:
+def refuse_stored_type(name: str, value_type: str, operator: str) -> None:
+    """Raise `IncompatibleError` if the type in which a state is stored is a generic one."""
     if is_generic(type_of(value_type)):
         raise IncompatibleError(
             f"state {name!r} is stored as {value_type}, whose values are pickled, but {GENERIC_TYPES.key} is "

@@ -14,6 +14,7 @@ missing row), I9 (a directory that a crash left is the state at some commit), I1
 | `registry` | registered states, confirmed and pending |
 | `tables` | reads of values, maps and lists, and their caches |
 | `timers` | reads of timers |
+| `state_form` | the encoding of a state's keys and values |
 | `batch` | rows of changes, one by one |
 | `columns` | rows of changes, as columns |
 | `write_behind` | confirmed batches that are written later |

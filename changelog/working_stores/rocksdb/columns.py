@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from varvite.changelog.segments.batch import Batch
     from varvite.changelog.segments.changes import StateChanges
-    from varvite.changelog.working_stores.rocksdb.batch import StateForm
+    from varvite.changelog.working_stores.rocksdb.state_form import StateForm
 
 ROWS_MIN: Final = 256
 """Fewer rows of a state are made faster one by one."""

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from varvite.changelog.working_stores.rocksdb.batch import StateForm
     from varvite.changelog.working_stores.rocksdb.database import Database
+    from varvite.changelog.working_stores.rocksdb.state_form import StateForm
 
 _UNKNOWN: Final = object()
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})

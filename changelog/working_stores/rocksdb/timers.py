@@ -17,8 +17,8 @@ from varvite.changelog.working_stores.timer_form import TimerForm, due_end
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from varvite.changelog.working_stores.rocksdb.batch import StateForm
     from varvite.changelog.working_stores.rocksdb.database import Database
+    from varvite.changelog.working_stores.rocksdb.state_form import StateForm
 
 
 class RocksDBTimerTable:

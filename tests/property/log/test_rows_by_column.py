@@ -18,8 +18,9 @@ from varvite.changelog.segments.columns import LIST, MAP, TIME_TYPE, TIMERS, typ
 from varvite.changelog.segments.segment import decode_segment, encode_segment
 from varvite.changelog.types.stamped import StampedType
 from varvite.changelog.working_stores.rocksdb import columns as rocksdb_columns
-from varvite.changelog.working_stores.rocksdb.batch import RowBuilder, StateForm
+from varvite.changelog.working_stores.rocksdb.batch import RowBuilder
 from varvite.changelog.working_stores.rocksdb.columns import states_by_column
+from varvite.changelog.working_stores.rocksdb.state_form import StateForm
 from varvite.storage.errors import InvariantError
 from varvite.storage.format.records import StateSchema
 
