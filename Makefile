@@ -31,7 +31,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 # The first ones are what the report compares with targets.
 BENCHMARKS := ack_state_size trigger_interval requests_and_bill recovery space materializer_speed
-OTHER_BENCHMARKS := smoke state_access changelog_cost timers windows driver_cost
+OTHER_BENCHMARKS := smoke state_access changelog_cost timers windows driver_cost restart_reads
 
 .PHONY: help
 help: ## List the commands

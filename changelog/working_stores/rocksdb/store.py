@@ -25,7 +25,6 @@ from varvite.changelog.working_stores.contract import StoreSize
 from varvite.changelog.working_stores.rocksdb.batch import (
     PreparedBatch,
     RowBuilder,
-    StateForm,
     StateVersion,
     cleared_later,
 )
@@ -47,6 +46,7 @@ from varvite.changelog.working_stores.rocksdb.metadata import (
 from varvite.changelog.working_stores.rocksdb.overlap import clusters_of, plan_rewrite
 from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
 from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.state_form import StateForm
 from varvite.changelog.working_stores.rocksdb.sweep import SweepWork, sweep_states
 from varvite.changelog.working_stores.rocksdb.tables import (
     RecentValues,

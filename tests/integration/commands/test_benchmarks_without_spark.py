@@ -43,3 +43,14 @@ def test_requests_are_counted(tmp_path: Path) -> None:
     small, large = tiny_cases_of("requests_and_bill", tmp_path, "--only", "system=varvite")
     assert small["parts"]["job"]["requests"]["PUT"] >= 1
     assert large["parts"]["job"]["requests"]["PUT"] > small["parts"]["job"]["requests"]["PUT"]
+
+
+@pytest.mark.s3
+@pytest.mark.skipif(bool(missing_programs()), reason="Ceph is not installed")
+def test_tasks_of_a_first_batch_read_no_entry_of_the_chain(tmp_path: Path) -> None:
+    path = tmp_path / "restart_reads.json"
+    command = [sys.executable, "-m", "benchmarks.restart_reads", "--partitions", "4", "--batches", "3"]
+    subprocess.run([*command, "--results", str(path)], cwd=ROOT, check=True, capture_output=True, text=True)
+    alone, slices = json.loads(path.read_text())["cases"]
+    assert alone["requests"] >= 4
+    assert (slices["requests"], slices["bytes"]) == (0, 0)

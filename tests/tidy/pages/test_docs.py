@@ -78,6 +78,8 @@ COVERED: dict[str, str] = {
     ),
     "varvite package --output lib":
         "tests/unit/materializer/commands/test_package.py::test_the_command_of_the_page_runs",
+    "python -m benchmarks.restart_reads":
+        "tests/integration/commands/test_benchmarks_without_spark.py::test_tasks_of_a_first_batch_read_no_entry_of_the_chain",
     "python -m benchmarks.driver_cost":
         "tests/unit/benchmarks/test_driver_cost.py::test_the_drivers_cost_is_measured",
     "deploy/spark_submit.sh --storage s3://bucket/varvite --job orders -- --master yarn --py-files varvite.zip orders.py":  # noqa: E501
