@@ -181,7 +181,7 @@ class SimulatedJob:
         line, savepoints = self.oracle.line(), self.oracle.savepoints()
         if not self.is_stopped and line and (checkpoints >= 0 or savepoints):
             savepoint = savepoints[-1] if checkpoints < 0 else None
-            seq = None if savepoint is not None else line[max(0, len(line) - 1 - checkpoints)].seq
+            seq = None if savepoint is not None else line[min(checkpoints, len(line) - 1)].seq
             self._stop_for_restore(Choice(seq, savepoint, anew))
 
     def _stop_for_restore(self, choice: Choice | None = None) -> None:

@@ -179,7 +179,8 @@ class Simulation:
         if self.quiet:
             return
         if self.script is not None:
-            self._act(task, self.script.outcome(task.process.name, what))
+            for outcome in self.script.outcomes(task.process.name, what):
+                self._act(task, outcome)
             return
         strike, options = self.rng.random(), self.options
         stalls = options.stalls * (10 if what.startswith(("put_if_absent", "sink")) else 1)
@@ -190,10 +191,8 @@ class Simulation:
         elif strike < stalls + options.crashes:
             self.scheduler.orders.append(lambda: self.kill(task.process))
 
-    def _act(self, task: Task, outcome: Outcome | None) -> None:
+    def _act(self, task: Task, outcome: Outcome) -> None:
         """Lets happen to a process what the script says at an effect; the storage's answer is the store's affair."""
-        if outcome is None:
-            return
         process = task.process
         self.note(f"{process.name}: {outcome}")
         match outcome.what:

@@ -70,20 +70,16 @@ class Script:
         self.lines = tuple(lines)
         self._seen = [0] * len(self.lines)
 
-    def outcome(self, process: str, effect: str) -> Outcome | None:
-        """The outcome of an effect that is about to take place; the first line that names this occurrence counts."""
+    def outcomes(self, process: str, effect: str) -> list[Outcome]:
+        """The outcomes of an effect that is about to take place; none if no line names this occurrence."""
         effect = effect_of(effect)
-        chosen: Outcome | None = None
+        outcomes: list[Outcome] = []
         for number, line in enumerate(self.lines):
             if line.process == process and effect == line.effect:
                 self._seen[number] += 1
-                if self._seen[number] == line.nth and chosen is None:
-                    chosen = line.outcome
-        return chosen
-
-    def unmet(self) -> list[Line]:
-        """Lines whose effect has not taken place so often."""
-        return [line for line, seen in zip(self.lines, self._seen, strict=True) if seen < line.nth]
+                if self._seen[number] == line.nth:
+                    outcomes.append(line.outcome)
+        return outcomes
 
 
 def effect_of(text: str) -> str:
