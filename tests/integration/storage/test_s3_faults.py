@@ -192,9 +192,9 @@ def test_an_encrypted_file_in_parts_is_the_same_whichever_attempt_stores_it(
     keys, watched = open_keyring("environment", {KEY_VARIABLE: "ab" * 32}), Watched(store)
     encrypted = EncryptedStore(watched, keys, "job", SystemTokens())
     proxy.faults.append(Fault.HANG)  # a part of the first attempt, which sends it again after the read timeout
-    with Uploader(encrypted, SystemClock(), UploadPolicy(hedge_after_s=0.1, deadline_s=20)) as uploader:
-        uploader.submit_file("snapdata/1", tmp_path / "file").result(20)
-    first, second = (watched.stored.get(timeout=20) for _ in range(2))
+    with Uploader(encrypted, SystemClock(), UploadPolicy(hedge_after_s=0.1, deadline_s=120)) as uploader:
+        uploader.submit_file("snapdata/1", tmp_path / "file").result(120)
+    first, second = (watched.stored.get(timeout=120) for _ in range(2))
     assert first == second
     assert encrypted.get("snapdata/1") == data
     proxy.released.set()

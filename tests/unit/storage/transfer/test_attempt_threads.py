@@ -46,7 +46,7 @@ def hang(gate: threading.Event) -> Callable[[], None]:
 def test_calls_run_on_no_more_threads_than_allowed() -> None:
     threads = AttemptThreads(3, NAME)
     futures = [threads.submit(lambda n=n: n * n) for n in range(50)]
-    assert [future.result(20) for future in futures] == [n * n for n in range(50)]
+    assert [future.result(60) for future in futures] == [n * n for n in range(50)]
     assert alive() <= 3
     threads.close()
     until(lambda: alive() == 0)
@@ -55,8 +55,8 @@ def test_calls_run_on_no_more_threads_than_allowed() -> None:
 def test_an_error_belongs_to_who_waits() -> None:
     threads = AttemptThreads(1, NAME)
     with pytest.raises(ZeroDivisionError):
-        threads.submit(lambda: 1 // 0).result(20)
-    assert threads.submit(lambda: 1).result(20) == 1
+        threads.submit(lambda: 1 // 0).result(60)
+    assert threads.submit(lambda: 1).result(60) == 1
     threads.close()
 
 
@@ -66,13 +66,13 @@ def test_a_call_that_is_given_up_is_replaced_and_ends_when_it_returns(gate: thre
     until(hung.running)
     later = threads.submit(lambda: 1)
     threads.give_up(hung)
-    assert later.result(20) == 1
+    assert later.result(60) == 1
     assert threads.lost == 1
     gate.set()
     wait([hung], 20)
     until(lambda: alive() <= 1)
     assert threads.lost == 0
-    assert threads.submit(lambda: 2).result(20) == 2
+    assert threads.submit(lambda: 2).result(60) == 2
     threads.close()
 
 
@@ -109,7 +109,7 @@ def test_no_more_than_so_many_hang(gate: threading.Event, monkeypatch: pytest.Mo
         threads.give_up(future)
     assert alive() <= 6
     gate.set()
-    assert threads.submit(lambda: 1).result(20) == 1
+    assert threads.submit(lambda: 1).result(60) == 1
     until(lambda: alive() <= 2)
     threads.close()
 
@@ -149,14 +149,14 @@ def test_a_machine_without_threads_left_costs_no_thread_for_ever(
         no_more_threads(limited)
         for _ in range(3):
             with pytest.raises(DidNotHappenError, match="no thread can be started"):
-                threads.submit(lambda: 1).result(20)
-    assert threads.submit(lambda: 1).result(20) == 1
+                threads.submit(lambda: 1).result(60)
+    assert threads.submit(lambda: 1).result(60) == 1
     hanging = threads.submit(hang(gate))
     with monkeypatch.context() as limited:
         no_more_threads(limited)
         waiting = threads.submit(lambda: 2)
         assert not waiting.done(), "the thread that works takes it up"
     gate.set()
-    assert waiting.result(20) == 2
-    hanging.result(20)
+    assert waiting.result(60) == 2
+    hanging.result(60)
     threads.close()

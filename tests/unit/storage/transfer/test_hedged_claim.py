@@ -173,9 +173,11 @@ def test_a_storage_that_refuses_does_answer(
         refused.release()
         raise DidNotHappenError("busy")
 
-    def waits_for_an_answer(running: Any, *given: Any, **more: Any) -> Any:
-        """One more refusal comes in each time that the claim waits; then it is settled."""
-        return wait(running, 0) if refused.acquire(timeout=1) else wait(running, *given, **more)
+    def waits_for_an_answer(running: Any, *_deadline: Any, **_more: Any) -> Any:
+        """One more refusal comes in each time that the claim waits; then it is settled, however long that takes."""
+        while not (refused.acquire(timeout=0.01) or any(future.done() for future in running)):
+            pass
+        return wait(running, 0)
 
     store.on_call |= {1: busy, 2: busy}
     monkeypatch.setattr(hedged_claim, "wait", waits_for_an_answer)
@@ -195,6 +197,8 @@ def test_so_many_may_hang_and_no_more(
     store.hang_next("before")
     third = threading.Thread(target=lambda: claims.claim(layout.chain(3), BODY, MINE))
     third.start()
+    while not store.calls.count(layout.chain(3)):
+        third.join(0.01)
     third.join(0.3)
     assert third.is_alive()
     assert store.calls.count(layout.chain(3)) == 1

@@ -62,7 +62,7 @@ def test_bytes_and_files_are_uploaded(store: ScriptedStore, tmp_path: Path) -> N
     with Uploader(store, SystemClock(), policy()) as uploader:
         done = [uploader.submit_bytes(f"seg/{n}", b"%d" % n) for n in range(50)]
         done.append(uploader.submit_file("snapdata/1", tmp_path / "file"))
-        assert [future.result(10) for future in done] == [None] * 51
+        assert [future.result(60) for future in done] == [None] * 51
     assert [store.get(f"seg/{n}") for n in range(50)] == [b"%d" % n for n in range(50)]
     assert store.get("snapdata/1") == b"from a file"
 
@@ -70,14 +70,14 @@ def test_bytes_and_files_are_uploaded(store: ScriptedStore, tmp_path: Path) -> N
 def test_passing_failures_are_repeated(store: ScriptedStore) -> None:
     store.script["put"].extend([failing(DidNotHappenError("busy")), failing(MayHaveHappenedError("lost"))])
     with Uploader(store, SystemClock(), policy()) as uploader:
-        assert uploader.submit_bytes("a", b"x").result(10) is None
+        assert uploader.submit_bytes("a", b"x").result(60) is None
     assert store.calls == ["put"] * 3
 
 
 def test_what_trying_again_cannot_cure_fails_at_once(store: ScriptedStore) -> None:
     store.script["put"].append(failing(InvalidRequestError("no permission")))
     with Uploader(store, SystemClock(), policy()) as uploader, pytest.raises(InvalidRequestError, match="permission"):
-        uploader.submit_bytes("a", b"x").result(10)
+        uploader.submit_bytes("a", b"x").result(60)
     assert store.calls == ["put"]
 
 
@@ -94,7 +94,7 @@ def test_exhausted_attempts_say_what_is_known(
 ) -> None:
     store.script["put"].extend([failing(error) for error in errors])
     with Uploader(store, SystemClock(), policy()) as uploader, pytest.raises(expected) as raised:
-        uploader.submit_bytes("a", b"x").result(10)
+        uploader.submit_bytes("a", b"x").result(60)
     assert raised.value.context["object_name"] == "a"
     assert store.calls == ["put"] * 3
 
@@ -104,14 +104,14 @@ def test_a_failed_upload_fails_only_its_own_future(store: ScriptedStore) -> None
     with Uploader(store, SystemClock(), policy(uploads=1)) as uploader:
         bad, good = uploader.submit_bytes("bad", b"x"), uploader.submit_bytes("good", b"y")
         assert isinstance(bad.exception(10), InvalidRequestError)
-        assert good.result(10) is None
-        assert uploader.submit_bytes("later", b"z").result(10) is None
+        assert good.result(60) is None
+        assert uploader.submit_bytes("later", b"z").result(60) is None
 
 
 def test_a_slow_attempt_is_joined_by_a_second_one(store: ScriptedStore, gate: threading.Event) -> None:
     store.script["put"].append(waiting(gate))
     with Uploader(store, SystemClock(), policy(hedge_after_s=0.05)) as uploader:
-        assert uploader.submit_bytes("a", b"x").result(10) is None
+        assert uploader.submit_bytes("a", b"x").result(60) is None
         assert not gate.is_set()
         assert store.get("a") == b"x"
 
@@ -123,7 +123,7 @@ def test_at_most_two_attempts_run_at_once(store: ScriptedStore, gate: threading.
         wait([future], timeout=0.3)
         assert store.calls == ["put", "put"]
         gate.set()
-        assert future.result(10) is None
+        assert future.result(60) is None
 
 
 def test_the_deadline_ends_an_upload_whose_outcome_is_unknown(store: ScriptedStore, gate: threading.Event) -> None:
@@ -134,8 +134,8 @@ def test_the_deadline_ends_an_upload_whose_outcome_is_unknown(store: ScriptedSto
         assert eventually(lambda: len(store.calls) == 2, 20)
         clock.advance(31)
         with pytest.raises(MayHaveHappenedError, match="not confirmed"):
-            hangs.result(20)
-        assert uploader.submit_bytes("b", b"y").result(20) is None
+            hangs.result(60)
+        assert uploader.submit_bytes("b", b"y").result(60) is None
 
 
 def test_submitting_blocks_while_too_many_bytes_are_in_flight(store: ScriptedStore, gate: threading.Event) -> None:
@@ -148,8 +148,8 @@ def test_submitting_blocks_while_too_many_bytes_are_in_flight(store: ScriptedSto
         second.join(0.2)
         assert second.is_alive()
         gate.set()
-        second.join(10)
-        assert [first.result(10), submitted[0].result(10)] == [None, None]
+        second.join(60)
+        assert [first.result(60), submitted[0].result(60)] == [None, None]
 
 
 def test_bytes_stay_in_flight_until_a_late_attempt_lets_go_of_them(store: ScriptedStore, gate: threading.Event) -> None:
@@ -158,16 +158,16 @@ def test_bytes_stay_in_flight_until_a_late_attempt_lets_go_of_them(store: Script
     store.script["put"].extend([waiting(gate), lambda: None, waiting(alone), waiting(alone)])
     room = UploadResources(policy(in_flight_bytes=100))
     with Uploader(store, SystemClock(), policy(hedge_after_s=0.05), resources=room) as uploader:
-        uploader.submit_bytes("a", b"x" * 60).result(20)
+        uploader.submit_bytes("a", b"x" * 60).result(60)
         assert (room.budget.taken_bytes, room.budget.given_up_bytes) == (0, 60)
         second = uploader.submit_bytes("b", b"y" * 60)
-        third = threading.Thread(target=lambda: uploader.submit_bytes("c", b"z").result(20))
+        third = threading.Thread(target=lambda: uploader.submit_bytes("c", b"z").result(60))
         third.start()
         third.join(0.2)
         assert third.is_alive()
         alone.set()
-        assert second.result(20) is None
-        third.join(20)
+        assert second.result(60) is None
+        third.join(60)
         assert not third.is_alive()
         gate.set()
         assert eventually(lambda: room.budget.given_up_bytes == 0, 20)
@@ -189,7 +189,7 @@ def test_what_an_earlier_uploader_has_left_behind_counts_for_the_next(
     assert isinstance(lost.exception(20), MayHaveHappenedError)
     assert (room.budget.taken_bytes, room.budget.given_up_bytes) == (0, 80)
     with Uploader(store, clock, limits, resources=room) as second:
-        assert second.submit_bytes("b", b"y" * 80).result(20) is None
+        assert second.submit_bytes("b", b"y" * 80).result(60) is None
         assert eventually(lambda: room.budget.taken_bytes == 0, 20)
     assert room.budget.given_up_bytes == 80
     gate.set()
@@ -204,7 +204,7 @@ def test_a_cancelled_upload_gives_its_bytes_back(store: ScriptedStore, gate: thr
         assert uploader.submit_bytes("b", b"y" * 60).cancel()
         third = threading.Thread(target=lambda: uploader.submit_bytes("c", b"z" * 60))
         third.start()
-        third.join(5)
+        third.join(60)
         assert not third.is_alive()
         gate.set()
 
@@ -212,7 +212,7 @@ def test_a_cancelled_upload_gives_its_bytes_back(store: ScriptedStore, gate: thr
 def test_an_object_above_the_limit_goes_alone(store: ScriptedStore) -> None:
     with Uploader(store, SystemClock(), policy(in_flight_bytes=10)) as uploader:
         done = [uploader.submit_bytes(f"seg/{n}", b"x" * 100) for n in range(3)]
-        assert [future.result(10) for future in done] == [None] * 3
+        assert [future.result(60) for future in done] == [None] * 3
 
 
 def test_close_finishes_what_was_submitted_and_refuses_more(store: ScriptedStore) -> None:
@@ -234,7 +234,7 @@ def test_a_machine_without_threads_left_is_no_closed_uploader_and_holds_no_bytes
             limited.setattr(threading.Thread, "start", failing(RuntimeError("can't start new thread")))
             with pytest.raises(DidNotHappenError, match="no thread can be started"):
                 uploader.submit_bytes("a", b"x" * 60)
-        uploader.submit_bytes("b", b"y" * 60).result(20)
+        uploader.submit_bytes("b", b"y" * 60).result(60)
     assert [meta.name for meta in store.list("")] == ["b"]
     assert (room.budget.taken_bytes, room.budget.given_up_bytes) == (0, 0)
     room.close()
@@ -268,8 +268,8 @@ def test_a_byte_budget_serves_first_come_first(gate: threading.Event) -> None:
     small.join(0.1)
     assert order == []
     budget.give_back(60)
-    large.join(5)
-    small.join(5)
+    large.join(60)
+    small.join(60)
     assert order == ["large", "small"]
     assert budget.taken_bytes == 100
 
@@ -286,7 +286,7 @@ def test_an_upload_whose_shared_room_is_closed_is_given_up(store: ScriptedStore,
         room.close()
         assert isinstance(waits.exception(20), MayHaveHappenedError)
         gate.set()
-        assert running.result(20) is None
+        assert running.result(60) is None
 
 
 def test_given_up_bytes_count_and_one_amount_goes_beside_them() -> None:
@@ -345,7 +345,7 @@ def test_abandoned_uploads_end_at_once_and_their_futures_fail(store: ScriptedSto
 def test_what_is_done_stays_done_when_the_rest_is_abandoned(store: ScriptedStore) -> None:
     uploader = Uploader(store, SystemClock(), policy())
     done = uploader.submit_bytes("done", b"x")
-    done.result(10)
+    done.result(60)
     uploader.abandon()
     assert done.result(0) is None
     assert store.get("done") == b"x"
@@ -385,7 +385,7 @@ def test_an_observer_hears_of_a_hedge(store: ScriptedStore, gate: threading.Even
     heard = Heard()
     store.script["put"].append(waiting(gate))
     uploader = Uploader(store, SystemClock(), policy(hedge_after_s=0.05), heard)
-    uploader.submit_bytes("slow", b"x").result(20)
+    uploader.submit_bytes("slow", b"x").result(60)
     gate.set()
     uploader.close()
     assert [(end.succeeded, end.attempt, end.started) for end in heard.ends] == [(True, 2, 2)]

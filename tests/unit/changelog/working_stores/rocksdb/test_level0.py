@@ -33,14 +33,11 @@ def level0(database: Database) -> int:
 
 
 def settled(database: Database) -> int:
-    """Flushed files when nothing is compacted any more; nothing was for a while."""
-    before = -1
-    for _ in range(100):
-        now = level0(database)
-        if now == before:
-            return now
-        before = now
-        time.sleep(0.2)
+    """Flushed files when RocksDB has nothing left to compact."""
+    for _ in range(3_000):
+        if not database._is_compacting():
+            return level0(database)
+        time.sleep(0.02)
     raise AssertionError("compacts without an end")
 
 
