@@ -15,7 +15,7 @@ from tests.jobs.committing_job import CommittingJob
 from tests.jobs.state_model import GONE, KEY_GROUPS, BatchChanges, key_group
 from tests.stores.manual_clock import ManualClock
 from varvite.changelog.commit.batch_result import BatchFacts
-from varvite.changelog.reading.key_hash import xxhash64
+from varvite.changelog.reading.key_hash import key_group_of_text
 from varvite.materializer.commands.cli import main
 from varvite.storage.format import layout
 from varvite.storage.object_stores.local.store import LocalStore
@@ -96,7 +96,9 @@ def test_only_the_key_group_of_a_key_is_read(tmp_path: Path, monkeypatch: pytest
     """Segments of the other partition are damaged; a key that is nowhere is looked for everywhere."""
 
     def spark_group(key: str) -> int:
-        return xxhash64(key.encode()) % KEY_GROUPS
+        group = key_group_of_text("string", key, KEY_GROUPS)
+        assert group is not None
+        return group
 
     for module in (state_model, committing_job):
         monkeypatch.setattr(module, "key_group", spark_group)
