@@ -81,13 +81,13 @@ def test_a_segment_that_was_handed_over_and_is_lost_makes_the_batch_be_executed_
     job = job_of(spark, tmp_path, "rocksdb")
     for _ in range(2):
         job.add(*[(key, i) for i, key in enumerate(KEYS)])
-    completed, asked = SegmentInbox.completed, [0]
+    completed, asked = SegmentInbox.complete, [0]
 
     def losing(inbox: SegmentInbox, summary: Summary) -> Summary | None:
         asked[0] += 1
         return None if asked[0] == 4 else completed(inbox, summary)
 
-    monkeypatch.setattr(SegmentInbox, "completed", losing)
+    monkeypatch.setattr(SegmentInbox, "complete", losing)
     query = job.run()
     assert [s.attempts for s in query.checkpoint_statistics.history()] == [1, 2]
     assert job.rows() == in_order(job.expected)

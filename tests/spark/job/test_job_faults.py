@@ -31,7 +31,7 @@ def test_a_user_error_arrives_with_traceback_key_operator_and_batch(spark: Spark
     job = KeyedJob(spark, tmp_path, function=Failing())
     job.add(("a", 1), ("b", 2))
     job.add(("a", 3), ("unlucky", 13))
-    with pytest.raises(UserFunctionError, match=r"(?s)13 is unlucky.*unlucky.*small_functions\.py") as raised:
+    with pytest.raises(UserFunctionError, match=r"(?s)13 is unlucky.*unlucky.*functions/small\.py") as raised:
         job.run()
     assert isinstance(raised.value.__cause__, ArithmeticError)
     assert {k: raised.value.context[k] for k in ("job", "operator", "batch")} == {
