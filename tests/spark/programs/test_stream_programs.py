@@ -240,7 +240,7 @@ def test_a_collection_stays_if_sparks_own_handle_stops_the_query_inside_its_batc
     stopping = threading.Thread(target=handle.stop)
     stopping.start()
     assert eventually(lambda: not handle.isActive, 30)
-    time.sleep(0.5)  # until its thread is interrupted, too
+    time.sleep(5)  # until its thread is interrupted, too
     stopped.set()
     query.awaitTermination()
     stopping.join(60)
