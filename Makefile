@@ -77,11 +77,11 @@ endef
 
 .PHONY: test
 test: java $(VENV)/.installed-test ## Run the tests, but for the long ones
-	$(call RUN_TESTS,-m 'not long')
+	$(call RUN_TESTS,-m 'not long and not rare')
 
 .PHONY: test-long
 test-long: java $(VENV)/.installed-test ## Run the long tests
-	$(call RUN_TESTS,-m long)
+	$(call RUN_TESTS,-m 'long and not rare')
 
 .PHONY: test-all
 test-all: java $(VENV)/.installed-test ## Run all tests and list what was skipped, with the reason

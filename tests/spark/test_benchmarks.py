@@ -13,7 +13,7 @@ import pytest
 from benchmarks.harness.ceph import missing_programs
 
 NEEDS_CEPH = pytest.mark.skipif(bool(missing_programs()), reason="Ceph is not installed")
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +63,7 @@ def test_acknowledgements_are_measured_on_s3(tmp_path: Path) -> None:
         assert size["durable_ms_p50"] >= size["ack_ms_p50"] >= 20  # that of the one PUT
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_trigger_intervals_are_found(tmp_path: Path) -> None:
     own = ("storage=local", "system=varvite-rocksdb")
     (case,) = tiny_cases_of("trigger_interval", tmp_path, "job=aggregation", *own)
@@ -73,7 +73,7 @@ def test_trigger_intervals_are_found(tmp_path: Path) -> None:
     assert case["tried"][-1]["interval_ms"] == case["interval_ms"] > 0
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_sparks_requests_are_counted(tmp_path: Path) -> None:
     (case,) = tiny_cases_of("requests_and_bill", tmp_path, "system=spark-changelog")
     assert case["parts"]["job"]["requests"]["PUT"] >= 4  # a changelog for each of the partitions
@@ -81,7 +81,7 @@ def test_sparks_requests_are_counted(tmp_path: Path) -> None:
     assert case["parts"]["Spark's logs"]["requests"]["PUT"] >= 2
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_restarts_are_measured(tmp_path: Path) -> None:
     (case,) = tiny_cases_of("recovery", tmp_path, "system=varvite-rocksdb")
     log, base, *_ = case["restarts"]
@@ -89,7 +89,7 @@ def test_restarts_are_measured(tmp_path: Path) -> None:
     assert (base["mode"], base["how"]) == ("base + log", "restored")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_job_is_measured_beside_a_materializer(tmp_path: Path) -> None:
     (case,) = cases_of("materializer_speed", tmp_path / "speed.json", "--tiny", "--only", "kind=beside")
     assert case["batch_ms_with"] > 0

@@ -40,6 +40,7 @@ def test_the_demo_ends_with_the_state_that_pandas_computes() -> None:
     assert "output rows equal what pandas computed" in " ".join(done.stdout.split())
 
 
+@pytest.mark.long
 def test_the_demo_survives_kills_of_every_kind_of_process() -> None:
     done = run([sys.executable, "-m", "examples.flights", "--crash", "--seed", "7", "--files", "24"], 600)
     output = " ".join(done.stdout.split())

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from varvite.storage.format.records import Link
 
-pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SEED: Final = 20
 CRASHES: Final = (

@@ -14,7 +14,7 @@ from tests.stores.lossy_proxy import CALM, LossyProxy, Weather
 from tests.stores.s3_servers import BUCKET, S3Server, skip_without_ceph
 from varvite.storage.errors import RetryableError
 
-pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
 CRASHES = {1: ("radosgw",), 3: ("ceph-osd",), 5: ("radosgw", "ceph-osd", "ceph-mon")}
 """After the sink has had this batch, these die; they are back 3 s later."""
 BATCHES = 8

@@ -28,7 +28,7 @@ from tests.spark.functions.tokens import (
 from tests.spark.keyed_jobs import UID
 from tests.workers.standalone_cluster import standalone_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[3]
 KEYS = "abcdef"
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from tests.workers.standalone_cluster import StandaloneCluster, standalone_cluster
 from varvite.materializer.commands.cli import main
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[3]
 JOB = ROOT / "tests/spark/drivers/packaged_job.py"
 BATCHES = [[("a", 1), ("b", 2), ("c", 3)], [("a", 10), ("d", 4)], [("b", 20), ("a", 100), ("c", 30)]]

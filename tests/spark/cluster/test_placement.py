@@ -22,7 +22,7 @@ from tests.spark.keyed_jobs import SumsModel, in_order
 from tests.tidy.pages.doc_blocks import blocks_of
 from tests.workers.standalone_cluster import standalone_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).parents[3]
 BATCHES = 30
 KEYS = 24
@@ -205,7 +205,7 @@ def recommended() -> dict[str, str]:
 
 
 # Spark's own settings, and so the merge join, are those of the test above, too.
-@pytest.mark.parametrize("form", ["hash join", pytest.param("merge join", marks=pytest.mark.long)])
+@pytest.mark.parametrize("form", ["hash join", pytest.param("merge join", marks=pytest.mark.rare)])
 def test_only_partitions_of_an_executor_that_is_lost_move_and_the_replacement_gets_its_share(
     tmp_path: Path, form: str
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.spark.cluster.test_placement import ONE_KEY, ROOT, WAIT, ClusterJob, moved
 from tests.workers.standalone_cluster import StandaloneCluster, host_name, standalone_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 HOSTS = 3
 BATCHES, KILLED_AFTER = 9, ONE_KEY
 

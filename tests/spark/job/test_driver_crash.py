@@ -14,7 +14,7 @@ import pytest
 
 from tests.spark.keyed_jobs import SumsModel, in_order
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.long, pytest.mark.spark]
 ROOT = Path(__file__).parents[3]
 
 

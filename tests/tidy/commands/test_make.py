@@ -129,9 +129,9 @@ def test_make_test_all_lists_what_was_skipped() -> None:
 
 def test_the_tests_that_make_test_leaves_out_are_those_of_test_long() -> None:
     for run in runs_of("test"):
-        assert " -m 'not long' " in run
+        assert " -m 'not long and not rare' " in run
     for run in runs_of("test-long"):
-        assert " -m long " in run
+        assert " -m 'long and not rare' " in run
 
 
 def test_ci_runs_the_readme_test_command_and_then_what_it_leaves_out() -> None:
