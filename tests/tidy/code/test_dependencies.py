@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.tidy.project_files import ROOT
+
 SOURCES = sorted(
     path
     for name in ("storage", "changelog", "materializer", "spark_integration")

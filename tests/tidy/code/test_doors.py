@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from examples.flights import chaos
 from tests.tidy.pages.doc_blocks import all_blocks
+from tests.tidy.project_files import ROOT
 from varvite import extending
 
-ROOT = Path(__file__).resolve().parents[3]
 DOORS = re.compile(r"varvite(\.(datastream|common|testing|extending)(\.[\w.]+)?|\.storage\.errors)?")
 INNER = ("storage", "changelog", "materializer", "spark_integration")
 SOURCES = {

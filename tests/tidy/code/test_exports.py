@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.tidy.project_files import ROOT
+
 PACKAGES = ("varvite", "varvite.storage", "varvite.changelog", "varvite.materializer", "varvite.spark_integration")
 EXPORTS = sorted(
     ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")

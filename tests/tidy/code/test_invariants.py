@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from tests.simulation.system import simulation
 from tests.simulation.system.bugs.found import FOUND
 from tests.simulation.system.mutations import MUTATIONS
 from tests.simulation.system.oracle import Oracle
+from tests.tidy.project_files import ROOT
 from varvite.changelog.chain import invariants
 from varvite.changelog.chain.invariants import (
     violations_of_commit,
@@ -20,7 +20,6 @@ from varvite.changelog.chain.invariants import (
     violations_of_view,
 )
 
-ROOT = Path(__file__).parents[3]
 INVARIANTS = re.findall(r"^- \*\*(I\d+) ", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
 CHECKS: Final[dict[str, tuple[Callable[..., Any], ...]]] = {
     "I1": (Oracle.check_acknowledged, violations_of_needed),

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.tidy.project_files import ROOT
+
 PACKAGES = ("storage", "changelog", "materializer", "spark_integration")
 EXPORTS = ("common", "datastream", "extending", "testing")
 """Packages of `src/varvite` that export what the others hold: under PyFlink's names of modules, for extensions, and for

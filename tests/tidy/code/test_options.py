@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.tidy.project_files import ROOT
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.options.page import render
 from varvite.storage.options.table import STORAGE_OPTION_PREFIX
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from varvite.storage.options.declaration import ConfigOption
 
-ROOT = Path(__file__).parents[3]
 PRODUCT = ("storage", "changelog", "materializer", "spark_integration", "src/varvite/testing", "src/varvite/extending")
 WORDS_MAX = 30
 """Of a sentence."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.tidy.project_files import ROOT
+
 DIRECTORIES = (
     "storage", "changelog", "materializer", "spark_integration", "src", "tests", "benchmarks", "examples", "deploy"
 )  # fmt: skip

@@ -6,13 +6,11 @@ reason, and none of them but the last is given bytes from the storage.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.tidy.code.unpickling import unpickling_places
+from tests.tidy.project_files import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 DIRECTORIES = ("storage", "changelog", "materializer", "spark_integration", "src")
 FUNCTION = "the user's function, which the driver has sent"
 OWN_ERROR = "an exception that this very process has pickled"

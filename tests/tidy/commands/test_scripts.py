@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.tidy.project_files import ROOT
+
 SCRIPTS = sorted([*(ROOT / "deploy").rglob("*.sh"), ROOT / ".ci" / "run"])
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.tidy.project_files import ROOT
+
 SHELLS = frozenset({"console", "bash", "sh", "shell"})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ import yaml
 from prometheus_client import generate_latest
 
 from tests.stores.manual_clock import ManualClock
+from tests.tidy.project_files import ROOT
 from varvite.materializer.monitoring.metrics import MaterializerMetrics
 from varvite.spark_integration.driver.monitoring.metrics import JobMetrics
 
-ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "operate" / "metrics.md"
 MONITORING = ROOT / "deploy" / "monitoring"
 NAME = re.compile(r"\bvarvite_[a-z_]+\b")
