@@ -160,16 +160,17 @@ class CommittingJob:
         parts: int = 1,
         images: Sequence[bytes] | None = None,
     ) -> Commit:
-        """Execute and commit a batch.
+        """Execute and commit a batch; it takes the pack that is made for it, however slow that is.
 
         Args:
-            changes: What it does.
+            changes: Mutations of the batch.
             adopt: Whether published snapshots are taken over.
             upload: Put the segments into objects of their own.
             parts: In so many parts, all but the last of which are uploaded in any case.
             images: Of the non-keyed state, by partition; b"" for what did not change.
         """
         assert self.run is not None
+        self.run._packs.settle()
         slot = self.run.state.slot
         split = changes.split(parts) if parts > 1 else [changes]
         results = tuple(self._result(slot, p, split, upload=upload) for p in range(self.parallelism))

@@ -144,10 +144,9 @@ class World:
             sidecar.die()
 
     def commit(self, count: int = 1, **options: Any) -> None:
-        """Random batches; each takes the pack that is made for it, however slow that is."""
+        """Random batches."""
         for _ in range(count):
             self.clock.advance(1)
-            self.wait_for_pack()
             self.job.commit(random_batch(self.rng), **options)
 
     def wait_for_pack(self) -> None:
