@@ -29,9 +29,11 @@ class SparkProgress:
     """The batch N that Spark is about to execute."""
     query_id: str
     source_hash: str
-    """sha256, hex, of the end offsets in `offsets/<N>`."""
+    """Identity of what batch N reads, see `same_input`."""
     previous_source_hash: str | None
-    """The same hash of `offsets/<N-1>`; None if N is 0 or the file does not exist."""
+    """The same of batch N-1; None if N is 0 or its offsets do not exist."""
+    is_identified: bool = True
+    """Does `source_hash` tell all rows of batch N? If not, the batch is executed again, never adopted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +178,26 @@ def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: Sin
         _check_lineage(spark, parent)
     if sink != SinkCommit(newest.batch, newest.seq):
         return Execute(parent)
-    if newest.source_hash != spark.source_hash:
+    if not same_input(newest.source_hash, spark.source_hash):
+        again = f"`varvite restore JOB --batch {newest.batch - 1} --spark-checkpoint LOCATION`"
         raise LineageError(
-            f"state and output of batch {newest.batch} (seq {newest.seq}) were made from other source offsets than "
-            f"Spark's offsets/{spark.batch} says; use the checkpoint location that belongs to this state and output",
+            f"state and output of batch {newest.batch} (seq {newest.seq}) were made from other input than Spark has "
+            f"planned for it now (offsets/{spark.batch}, and the files of its sources): its checkpoint location was "
+            "set back, or is another one; bring the right location back, or "
+            + (f"have the batch executed again: {again}" if newest.batch else "begin with other storage and output"),
             batch=spark.batch,
         )
-    return Adopt(newest)
+    # An older version has noted no files of a batch that has some.
+    is_known = spark.is_identified and newest.source_hash == spark.source_hash
+    return Adopt(newest) if is_known else Execute(parent)
+
+
+def same_input(one: str, other: str | None) -> bool:
+    """Compare identities of input: a hash of offsets and, after a dot, one of files, which counts if both have it."""
+    if other is None:
+        return False
+    (offsets, _, files), (other_offsets, _, other_files) = one.partition("."), other.partition(".")
+    return offsets == other_offsets and (not files or not other_files or files == other_files)
 
 
 def _rewound(spark: SparkProgress, newest: Commit, restore: RestoreRequest | None) -> Execute:
@@ -234,10 +249,11 @@ def _check_lineage(spark: SparkProgress, base: Commit | None) -> None:
             f"the base of batch {spark.batch} (seq {base.seq}) is of batch {base.batch}; restore an older checkpoint",
             batch=spark.batch,
         )
-    if base.source_hash != spark.previous_source_hash:
+    if not same_input(base.source_hash, spark.previous_source_hash):
         raise LineageError(
-            f"the state after batch {base.batch} (seq {base.seq}) was made from other source offsets than Spark's "
-            f"offsets/{base.batch} says; use the checkpoint location that belongs to this state",
+            f"the state after batch {base.batch} (seq {base.seq}) was made from other input than Spark's "
+            f"offsets/{base.batch} and the files of its sources say; use the checkpoint location that belongs to this "
+            "state",
             batch=spark.batch,
         )
 

@@ -4,6 +4,7 @@ Invariants: I6 (a fence ends older runs), I11 (a mismatch with Spark's progress 
 
 | module | owns |
 |---|---|
+| `batch_input` | the identity of the rows that a batch reads |
 | `decision` | the choice of the checkpoint |
 | `job` | `varvite restore` of one job |
 | `origin` | finding and copying the state at a location |

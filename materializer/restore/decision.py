@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from varvite.changelog.commit.base_decision import same_input
 from varvite.storage.errors import LineageError, StateMissingError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class SparkLocation:
     query_id: str | None
     """None: Spark has never started a query there."""
     hashes: Mapping[int, str]
-    """Batch → sha256 of its end offsets, for all batches that were planned and not purged."""
+    """Batch → identity of its input, see `same_input`, for all batches that were planned and not purged."""
     acknowledged: frozenset[int]
 
     @property
@@ -107,8 +108,8 @@ def _misfit(commit: Commit, spark: SparkLocation) -> str | None:
         return f"it is of query {commit.query_id}, the location of query {spark.query_id}"
     if commit.batch not in spark.hashes:
         return f"the location has no offsets of batch {commit.batch} (it has {_span(spark)})"
-    if spark.hashes[commit.batch] != commit.source_hash:
-        return f"its state was made from other source offsets than offsets/{commit.batch} says"
+    if not same_input(commit.source_hash, spark.hashes[commit.batch]):
+        return f"its state was made from other input than offsets/{commit.batch} and the files of its sources say"
     if commit.batch not in spark.acknowledged:
         return f"Spark has not acknowledged batch {commit.batch}"
     return None

@@ -9,8 +9,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from varvite.changelog.chain.reader import in_parallel
+from varvite.materializer.restore.batch_input import input_identity
 from varvite.materializer.restore.decision import SparkLocation
-from varvite.materializer.restore.spark_files import hash_offsets, query_id_of
+from varvite.materializer.restore.spark_files import query_id_of
 from varvite.storage.errors import MissingObjectError
 
 if TYPE_CHECKING:
@@ -28,12 +29,35 @@ def read_location(store: ObjectStore) -> SparkLocation:
     except MissingObjectError:
         query_id = None
     planned = _batches(store, "offsets")
-    hashes = in_parallel(lambda n: hash_offsets(store.get(f"offsets/{n}"), f"offsets/{n}", n), planned)
+    files = _Files(store)
+    identities = in_parallel(lambda n: input_identity(files, n), planned)
     return SparkLocation(
         query_id=query_id,
-        hashes=dict(zip(planned, hashes, strict=True)),
+        hashes={n: identity for n, identity in zip(planned, identities, strict=True) if identity is not None},
         acknowledged=frozenset(_batches(store, "commits")),
     )
+
+
+class _Files:
+    """The location's files; each is read once."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._read: dict[str, bytes | None] = {}
+
+    def read(self, name: str) -> bytes | None:
+        if name not in self._read:
+            try:
+                self._read[name] = self._store.get(name)
+            except MissingObjectError:
+                self._read[name] = None
+        return self._read[name]
+
+    def list_names(self, name: str) -> list[str]:
+        return [meta.name.rpartition("/")[2] for meta in self._store.list(f"{name}/")]
+
+    def url(self, name: str) -> str:
+        return f"{self._store.url}/{name}"
 
 
 def set_back(store: ObjectStore, batch: int, number: int) -> tuple[str, ...]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from varvite.changelog.commit.base_decision import SparkProgress
-from varvite.materializer.restore.spark_files import hash_offsets, query_id_of
+from varvite.materializer.restore.batch_input import input_identity, is_identified
+from varvite.materializer.restore.spark_files import query_id_of
 from varvite.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
 from varvite.storage.errors import CorruptDataError, MissingObjectError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 
@@ -44,39 +47,39 @@ class SparkCheckpoint:
         if query_id is None:
             raise MissingObjectError(
                 "Spark's checkpoint location has no query metadata; restore the location",
-                object_name=self._files.url("metadata"),
+                object_name=self.url("metadata"),
             )
         return query_id
 
     def known_query_id(self) -> str | None:
         """The query's id; None before the query's first start."""
-        data = self._read("metadata")
-        return None if data is None else query_id_of(data, self._files.url("metadata"))
+        data = self.read("metadata")
+        return None if data is None else query_id_of(data, self.url("metadata"))
 
     def source_hash(self, batch: int) -> str:
-        """sha256, hex, of the end offsets of a batch that Spark has planned.
+        """The identity of what a batch reads that Spark has planned, see `input_identity`.
 
         Raises:
             MissingObjectError: Spark has no offsets of that batch (any more).
             IncompatibleError: An unknown version of the offset log.
         """
-        source_hash = self._source_hash(batch)
+        source_hash = input_identity(self, batch)
         if source_hash is None:
             raise MissingObjectError(
                 "Spark's checkpoint location has no offsets of this batch; restore the location",
                 batch=batch,
-                object_name=self._files.url(f"offsets/{batch}"),
+                object_name=self.url(f"offsets/{batch}"),
             )
         return source_hash
 
     def progress(self, batch: int) -> SparkProgress:
         """The input of the choice of a base, for the batch that Spark starts now. Raises as `source_hash`."""
-        previous = self._source_hash(batch - 1) if batch > 0 else None
         return SparkProgress(
             batch=batch,
             query_id=self.query_id(),
             source_hash=self.source_hash(batch),
-            previous_source_hash=previous,
+            previous_source_hash=input_identity(self, batch - 1) if batch > 0 else None,
+            is_identified=is_identified(self, batch),
         )
 
     def latest_planned_batch(self) -> int | None:
@@ -92,21 +95,23 @@ class SparkCheckpoint:
         committed = self.latest_committed_batch()
         return committed is not None and committed == self.latest_planned_batch()
 
+    def list_names(self, name: str) -> Iterator[str]:
+        """Names of the files in a directory below the location."""
+        return self._files.list_names(name)
+
+    def url(self, name: str) -> str:
+        """Full URL of a file below the location."""
+        return self._files.url(name)
+
     def _highest(self, directory: str) -> int | None:
-        return max((int(name) for name in self._files.list_names(directory) if name.isdecimal()), default=None)
+        return max((int(name) for name in self.list_names(directory) if name.isdecimal()), default=None)
 
-    def _source_hash(self, batch: int) -> str | None:
-        name = f"offsets/{batch}"
-        data = self._read(name)
-        if data is None:
-            return None
-        return hash_offsets(data, self._files.url(name), batch)
-
-    def _read(self, name: str) -> bytes | None:
+    def read(self, name: str) -> bytes | None:
+        """A file below the location; None if there is none."""
         try:
             return self._files.read(name)
         except DamagedFileError as error:
             raise CorruptDataError(
                 f"a file of Spark's checkpoint location is damaged ({error}); restore the location",
-                object_name=self._files.url(name),
+                object_name=self.url(name),
             ) from None

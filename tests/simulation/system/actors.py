@@ -17,9 +17,9 @@ from tests.simulation.system.oracle import state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
 from tests.simulation.system.spark.engine import InputRows, RuledRows, Session, SimulatedSink
 from tests.simulation.system.spark.hosts import POLICY
-from tests.simulation.system.spark.location import CheckpointLocation
+from tests.simulation.system.spark.location import CheckpointLocation, progress_of
 from varvite.changelog.chain.reader import ChainReader
-from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.base_decision import SinkCommit, SparkProgress
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.reading.reader import StateReader
 from varvite.changelog.retention.collector import Collector
@@ -42,6 +42,7 @@ from varvite.storage.job.store import JobStore
 if TYPE_CHECKING:
     from tests.simulation.system.job import SimulatedJob
     from varvite.spark_integration.plan.job import JobPlan
+    from varvite.storage.format.records import Commit
 
 ROWS_MAX = 5
 INTERVAL_MS = 3_000
@@ -173,7 +174,7 @@ class DriverRun:
         newest = self._run.fence.commit
         if newest == ORIGIN:
             return
-        forged, expected = self._forged(self._system.oracle.commit(newest).batch)
+        forged, expected = self._forged(self._system.oracle.commit(newest))
         checkpoint: Any = run._start.checkpoint
         checkpoint.forged = forged
         rows: Any = InputRows(session, self._system.cluster, [])
@@ -184,8 +185,8 @@ class DriverRun:
         else:
             self._scheduler.fail(f"{forged} was executed on the state of batch {forged.batch} (I11)")
 
-    def _forged(self, newest: int) -> tuple[SparkProgress, type[VarviteError]]:
-        location = self._system.location
+    def _forged(self, commit: Commit) -> tuple[SparkProgress, type[VarviteError]]:
+        location, newest = self._system.location, commit.batch
         kind = self._rng.choice(["lost", "rewound", "ahead", "offsets"])
         if kind == "lost":
             return SparkProgress(0, "another query", "new", None), LineageError
@@ -194,7 +195,14 @@ class DriverRun:
             return SparkProgress(batch, location.query_id, location.source_hash(batch), "any"), RewindError
         if kind == "ahead":
             return SparkProgress(newest + 2, location.query_id, "next", "unknown"), GapError
-        return SparkProgress(newest + 1, location.query_id, "next", "others"), LineageError
+        if newest >= len(location.offsets):
+            return SparkProgress(newest + 1, location.query_id, "next", "others"), LineageError
+        files = location.planned_with_other_files(newest)
+        held = self._system.options.sink_tells and self._system.oracle.last_output == SinkCommit(newest, commit.seq)
+        if held and commit.source is None:
+            return progress_of(files, location.query_id, newest), LineageError
+        files[f"offsets/{newest + 1}"] = files[f"offsets/{newest}"]
+        return progress_of(files, location.query_id, newest + 1), LineageError
 
 
 class MaterializerLife(Crash):

@@ -34,6 +34,7 @@ from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
 from varvite.changelog.retention import collector
 from varvite.changelog.retention.collect_decision import NOTHING_KEPT
 from varvite.materializer.fold.chain_view import ChainFollower
+from varvite.materializer.restore import batch_input
 from varvite.spark_integration.worker.state import non_keyed as non_keyed_state
 from varvite.spark_integration.worker.state.non_keyed import NonKeyedState
 from varvite.spark_integration.worker.state_worker import OperatorState
@@ -134,6 +135,10 @@ def _adopted_on_any_base(_original: Any, d: Any, replaced: Any, **_: Any) -> boo
 
 def _redone_on_itself(_original: Any, _spark: Any, newest: Any, _parent: Any, _sink: Any) -> Execute:
     return Execute(newest)
+
+
+def _no_files(_original: Any, _files: Any, _batch: Any, _offsets: Any) -> list[str]:
+    return []
 
 
 def _rewound_unseen(_original: Any, _spark: Any, newest: Any, _restore: Any) -> Execute:
@@ -268,6 +273,9 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
         Mutation(ChainFollower, "read", _newest_is_final, "I"),
     ),
     "a batch is redone on its own result": (Mutation(base_decision, "_redo", _redone_on_itself, "I3", REDONE),),
+    "the files behind a counter are not looked at": (
+        Mutation(batch_input, "_files_of", _no_files, "I11", {"forges": True, "sink_tells": True}),
+    ),
     "a rewind is not seen": (Mutation(base_decision, "_rewound", _rewound_unseen, "I11", {"forges": True}),),
     "the operator's choice is forgotten": (Mutation(chain, "plan_fence", _without_choice, "I11", SET_BACK),),
     "a savepoint is copied without its log": (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.keyed_jobs import KeyedJob, forget_batches, in_order
+from tests.spark.keyed_jobs import UID, KeyedJob, forget_batches, in_order
 from varvite.storage.errors import GapError, InvalidRequestError, LineageError, RewindError, StateMissingError
 
 pytestmark = pytest.mark.spark
@@ -46,6 +46,42 @@ def test_a_copied_checkpoint_location_goes_on_and_the_stale_original_is_refused(
     job.checkpoint = "checkpoint"
     with pytest.raises((RewindError, LineageError)):
         job.run()
+
+
+def test_a_batch_that_spark_plans_anew_from_other_files_is_not_taken_for_the_old_one(job: KeyedJob) -> None:
+    """Its offsets are a counter: the same text. The sink holds the old batch, so it would be adopted, its rows lost."""
+    output, kept = job.directory / "output", job.directory / "kept"
+    run_to_files(job, output)
+    job.add(("a", 7))
+    shutil.copytree(job.directory / "checkpoint", kept)
+    run_to_files(job, output)
+    (job.directory / "input" / "00004.json").unlink()
+    job.add(("b", 8))
+    shutil.rmtree(job.directory / "checkpoint")
+    shutil.copytree(kept, job.directory / "checkpoint")
+    with pytest.raises(LineageError, match="other input"):
+        run_to_files(job, output)
+
+
+def test_a_batch_of_the_same_files_is_adopted_although_spark_plans_it_anew(job: KeyedJob) -> None:
+    output, kept = job.directory / "output", job.directory / "kept"
+    run_to_files(job, output)
+    job.add(("a", 7))
+    shutil.copytree(job.directory / "checkpoint", kept)
+    run_to_files(job, output)
+    shutil.rmtree(job.directory / "checkpoint")
+    shutil.copytree(kept, job.directory / "checkpoint")
+    job.add(("b", 8))
+    run_to_files(job, output)
+    written = job.spark.read.parquet(str(output)).select("k", "n", "total", "seen").collect()
+    assert in_order(tuple(row) for row in written) == in_order(job.expected[6:])
+
+
+def run_to_files(job: KeyedJob, output: Path) -> None:
+    """Run the job until its input is processed, into a directory of files."""
+    stream = job.environment().from_dataframe(job.stream.read()).key_by("k").process(job.function, job.output, uid=UID)
+    writer = stream.format("parquet").option("path", str(output)).query_name(job.name).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(job.directory / job.checkpoint)).start().awaitTermination()
 
 
 def test_a_deleted_checkpoint_location_is_refused(job: KeyedJob) -> None:

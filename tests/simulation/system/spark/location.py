@@ -1,16 +1,17 @@
 """Spark's checkpoint location, simulated: offset log and commit log, and their files as `varvite restore` sees them.
 
-Both logs are atomic and do not fail. Spark goes on where the offset log ends, as it really does.
+Both logs are atomic and do not fail. Spark goes on where the offset log ends, as it really does. The source reads
+files: its offsets are numbers in a log of its own, which says who planned what.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tests.simulation.system.spark.engine import SparkError
 from varvite.changelog.commit.base_decision import SparkProgress
-from varvite.materializer.restore.spark_files import hash_offsets
+from varvite.materializer.restore.batch_input import input_identity, is_identified
 from varvite.storage.errors import InvariantError, MissingObjectError
 from varvite.storage.object_stores.contract import ObjectMeta
 from varvite.storage.object_stores.whole_objects import WholeObjects
@@ -25,6 +26,8 @@ class CheckpointLocation:
         """Queries that have had a location; each but the last one's is gone."""
         self.offsets: list[bytes] = []
         """Files of the offset log, by batch."""
+        self.source_log: list[bytes] = []
+        """Files of the source's log, by number; setting the location back leaves them, as it really does."""
         self.acknowledged: set[int] = set()
         """Batches of the commit log."""
 
@@ -53,7 +56,8 @@ class CheckpointLocation:
         if batch < len(self.offsets):
             raise SparkError(f"another query has planned batch {batch}")
         assert batch == len(self.offsets)
-        self.offsets.append(f"v1\n{{}}\n{json.dumps({'batch': batch, 'by': run})}\n".encode())
+        self.source_log.append(source_entry(len(self.source_log), run))
+        self.offsets.append(f"v1\n{{}}\n{json.dumps({'logOffset': len(self.source_log) - 1})}\n".encode())
 
     def acknowledge(self, batch: int) -> None:
         """Write `commits/<batch>`."""
@@ -62,20 +66,66 @@ class CheckpointLocation:
         assert batch == len(self.offsets) - 1, f"batch {batch} is acknowledged, {len(self.offsets)} are planned"
         self.acknowledged.add(batch)
 
+    def files(self) -> dict[str, bytes]:
+        """All files, by name."""
+        files = {"metadata": json.dumps({"id": self.query_id}).encode()}
+        files |= {f"offsets/{batch}": data for batch, data in enumerate(self.offsets)}
+        files |= {f"sources/0/{number}": data for number, data in enumerate(self.source_log)}
+        return files | {f"commits/{batch}": b"v1\n{}" for batch in self.acknowledged}
+
     def source_hash(self, batch: int) -> str:
-        """Of the end offsets of a batch."""
-        return hash_offsets(self.offsets[batch], f"offsets/{batch}", batch)
+        """Identity of what a batch reads."""
+        return _identity(self.files(), batch)
 
     def progress(self, batch: int) -> SparkProgress:
         """Progress that the choice of the base needs."""
-        previous = self.source_hash(batch - 1) if batch else None
-        return SparkProgress(batch, self.query_id, self.source_hash(batch), previous)
+        return progress_of(self.files(), self.query_id, batch)
+
+    def planned_with_other_files(self, batch: int) -> dict[str, bytes]:
+        """The files of a location that was set back before that batch, and has planned it from other files since."""
+        files = self.files()
+        number = json.loads(self.offsets[batch].splitlines()[2])["logOffset"]
+        return files | {f"sources/0/{number}": source_entry(number, "nobody")}
 
     def begin_anew(self) -> None:
         """The query gets a new location."""
         self.queries += 1
+        self.source_log.clear()
         self.offsets.clear()
         self.acknowledged.clear()
+
+
+class _Files:
+    """Files by name, as the product reads them."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+
+    def read(self, name: str) -> bytes | None:
+        return self._files.get(name)
+
+    def list_names(self, name: str) -> list[str]:
+        return [file.rpartition("/")[2] for file in self._files if file.startswith(f"{name}/")]
+
+    def url(self, name: str) -> str:
+        return name
+
+
+def source_entry(number: int, run: str) -> bytes:
+    """An entry of the source's log: one file, which a run has planned."""
+    return f"v1\n{json.dumps({'path': f'file-of-{run}', 'timestamp': 1, 'batchId': number})}".encode()
+
+
+def progress_of(files: Mapping[str, bytes], query_id: str, batch: int) -> SparkProgress:
+    """Progress in a location with these files."""
+    previous = _identity(files, batch - 1) if batch else None
+    return SparkProgress(batch, query_id, _identity(files, batch), previous, is_identified(_Files(files), batch))
+
+
+def _identity(files: Mapping[str, bytes], batch: int) -> str:
+    identity = input_identity(_Files(files), batch)
+    assert identity is not None
+    return identity
 
 
 class LocationFiles(WholeObjects):
@@ -92,25 +142,19 @@ class LocationFiles(WholeObjects):
         self._location = location
         self._pause = pause
 
-    def _files(self) -> dict[str, bytes]:
-        location = self._location
-        files = {"metadata": json.dumps({"id": location.query_id}).encode()}
-        files |= {f"offsets/{batch}": data for batch, data in enumerate(location.offsets)}
-        return files | {f"commits/{batch}": b"v1\n{}" for batch in location.acknowledged}
-
     def get(self, name: str) -> bytes:
-        found = self._files().get(name)
+        found = self._location.files().get(name)
         if found is None:
             raise MissingObjectError(f"there is no file {name}", object_name=name)
         return found
 
     def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
-        files = self._files()
+        files = self._location.files()
         return [ObjectMeta(n, len(files[n]), 0.0) for n in sorted(files) if n.startswith(prefix) and n > start_after]
 
     def put(self, name: str, data: bytes) -> None:
         assert name.startswith("_varvite/")
-        assert data in self._files().values()
+        assert data in self._location.files().values()
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         raise InvariantError("nothing here is created conditionally", object_name=name)

@@ -75,13 +75,48 @@ def test_a_commit_whose_output_is_durable_is_adopted(sink: SinkCommit | None, ex
     assert decide_base(spark(2), chain(C2, C1), sink) == expected
 
 
+@pytest.mark.parametrize(
+    ("noted", "planned", "expected"),
+    [
+        pytest.param("h2.f", "h2.f", Adopt, id="the same files"),
+        pytest.param("h2.f", "h2.g", LineageError, id="other files under the same offset"),
+        pytest.param("h2", "h2.f", Execute, id="an older version has noted no files"),
+        pytest.param("h2.f", "h2", Execute, id="Spark has cleaned its log"),
+        pytest.param("h2.f", "h3.f", LineageError, id="other offsets"),
+    ],
+)
+def test_a_commit_is_adopted_for_the_same_files_only(noted: str, planned: str, expected: type) -> None:
+    newest, progress = msgspec.structs.replace(C2, source_hash=noted), SparkProgress(2, "q", planned, "h1")
+    if expected is LineageError:
+        with pytest.raises(LineageError, match="other input"):
+            decide_base(progress, chain(newest, C1), SinkCommit(2, 5))
+    else:
+        decision = decide_base(progress, chain(newest, C1), SinkCommit(2, 5))
+        assert decision == (Adopt(newest) if expected is Adopt else Execute(C1))
+
+
+def test_a_batch_whose_rows_cannot_be_told_is_executed_again() -> None:
+    progress = SparkProgress(2, "q", "h2", "h1", is_identified=False)
+    assert decide_base(progress, chain(C2, C1), SinkCommit(2, 5)) == Execute(C1)
+
+
+@pytest.mark.parametrize(("previous", "is_other"), [("h2.f", False), ("h2.g", True), ("h2", False), ("h1.f", True)])
+def test_the_lineage_covers_the_files_that_a_batch_has_read(previous: str, is_other: bool) -> None:
+    newest, progress = msgspec.structs.replace(C2, source_hash="h2.f"), SparkProgress(3, "q", "h3", previous)
+    if is_other:
+        with pytest.raises(LineageError, match="files of its sources"):
+            decide_base(progress, chain(newest))
+    else:
+        assert decide_base(progress, chain(newest)) == Execute(newest)
+
+
 def test_what_the_sink_holds_does_not_matter_for_a_new_batch() -> None:
     assert decide_base(spark(3), chain(C2), SinkCommit(2, 5)) == Execute(C2)
 
 
 def test_a_commit_made_from_other_offsets_than_sparks_is_not_adopted() -> None:
     changed = SparkProgress(2, "q", "other offsets", "h1")
-    with pytest.raises(LineageError, match="other source offsets"):
+    with pytest.raises(LineageError, match=r"other input.*varvite restore JOB --batch 1"):
         decide_base(changed, chain(C2, C1), SinkCommit(2, 5))
     assert decide_base(changed, chain(C2, C1)) == Execute(C1)
 

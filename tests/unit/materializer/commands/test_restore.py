@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_refused_and_says_why(job: CommittingJob, spark: Sp
     (spark.directory / "commits" / "6").unlink()
     assert "acknowledged" in run(job, "--batch", "6", *location, code=1)["error"]
     (spark.directory / "offsets" / "5").write_text('v1\n{"batchWatermarkMs":0}\nother offsets')
-    assert "source offsets" in run(job, "--batch", "5", *location, code=1)["error"]
+    assert "other input" in run(job, "--batch", "5", *location, code=1)["error"]
     shutil.rmtree(spark.directory / "offsets")
     spark._file("offsets/20", 'v1\n{"batchWatermarkMs":0}\noffsets 20')
     assert "has no offsets of batch 6" in run(job, *location, code=1)["error"]

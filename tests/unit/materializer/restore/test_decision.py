@@ -51,7 +51,7 @@ def test_the_newest_checkpoint_that_fits_is_chosen(
         (location(2, 3), RequestedCheckpoint(seq=5), "not acknowledged batch 2"),
         (location(0, 1), ANY, "no offsets of batch 2"),
         (location(0, 0), ANY, "it has none"),
-        (SparkLocation("q", {2: "x"}, frozenset({2})), ANY, "other source offsets"),
+        (SparkLocation("q", {2: "x"}, frozenset({2})), ANY, "other input"),
     ],
 )
 def test_what_does_not_fit_is_an_error(spark: SparkLocation, wanted: RequestedCheckpoint, why: str) -> None:
