@@ -192,11 +192,11 @@ def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: Sin
     return Adopt(newest) if is_known else Execute(parent)
 
 
-def same_input(one: str, other: str | None) -> bool:
+def same_input(identity: str, other: str | None) -> bool:
     """Compare identities of input: a hash of offsets and, after a dot, one of files, which counts if both have it."""
     if other is None:
         return False
-    (offsets, _, files), (other_offsets, _, other_files) = one.partition("."), other.partition(".")
+    (offsets, _, files), (other_offsets, _, other_files) = identity.partition("."), other.partition(".")
     return offsets == other_offsets and (not files or not other_files or files == other_files)
 
 
