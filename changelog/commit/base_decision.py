@@ -9,10 +9,11 @@ the empty state), I3 (a batch that is executed again starts from the same base).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from varvite.changelog.commit.rules import ALL_RULES
-from varvite.storage.errors import GapError, InvariantError, LineageError, RewindError, StateMissingError
+from varvite.storage.errors import FencedError, GapError, InvariantError, LineageError, RewindError, StateMissingError
 from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
@@ -49,10 +50,52 @@ class ChainProgress:
 
 
 class SinkCommit(NamedTuple):
-    """The newest output that the sink reports to hold."""
+    """The commit that output belongs to."""
 
     batch: int
+    """Spark's id of the batch."""
     seq: int
+    """Seq of the batch's checkpoint. It rises from commit to commit of a job, also if a batch is executed again."""
+    token: str = ""
+    """Token of the checkpoint: two lines that a restored backup has made may use a seq twice. Empty: not noted."""
+
+    def is_of(self, commit: Commit) -> bool:
+        """Is it this commit?"""
+        same = (self.batch, self.seq) == (commit.batch, commit.seq)
+        return same and self.token in ("", commit.token)
+
+
+class WriteKind(Enum):
+    """The way of a commit's rows into the output."""
+
+    APPEND = "append"
+    """They are the first of their batch."""
+    REPLACE = "replace"
+    """Rows of this batch and of later ones have to go in the same step."""
+    NOTHING = "nothing"
+    """They are there: an earlier call had its effect, and its reply was lost."""
+
+
+def decide_write(held: SinkCommit | None, commit: SinkCommit) -> WriteKind:
+    """Decide on a call of `write`, in the transaction that writes the rows and notes `commit`.
+
+    Args:
+        held: The commit that the output notes; None without any.
+        commit: The commit to write.
+
+    Raises:
+        FencedError: The output is of a newer driver.
+    """
+    if held is None:
+        return WriteKind.APPEND
+    if held == commit:
+        return WriteKind.NOTHING
+    if held.seq > commit.seq:
+        raise FencedError(
+            f"a newer driver has written batch {held.batch} (seq {held.seq}) to the output; this one must end",
+            batch=commit.batch,
+        )
+    return WriteKind.REPLACE if held.batch >= commit.batch else WriteKind.APPEND
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +144,11 @@ def decide_base(
         StateMissingError: Spark has progress, or a commit was chosen, but the state does not exist (any longer).
         RewindError: Spark is behind the state.
         GapError: Spark is ahead of the state.
-        LineageError: the state is of another query or other offsets.
+        LineageError: the state is of another query or other input, or the output is ahead of it.
     """
     newest = chain.newest
+    if sink is not None and not (restore is not None and restore.ahead):
+        _check_output(spark, newest, sink)
     if newest is not None and newest.query_id == spark.query_id:
         decision = _continue(spark, newest, chain.parent, sink, restore, rules)
     elif restore is not None:
@@ -176,7 +221,7 @@ def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: Sin
         )
     if spark.batch > 0:
         _check_lineage(spark, parent)
-    if sink != SinkCommit(newest.batch, newest.seq):
+    if sink is None or not sink.is_of(newest):
         return Execute(parent)
     if not same_input(newest.source_hash, spark.source_hash):
         again = f"`varvite restore JOB --batch {newest.batch - 1} --spark-checkpoint LOCATION`"
@@ -256,6 +301,22 @@ def _check_lineage(spark: SparkProgress, base: Commit | None) -> None:
             "state",
             batch=spark.batch,
         )
+
+
+def _check_output(spark: SparkProgress, newest: Commit | None, sink: SinkCommit) -> None:
+    """Raise if the sink holds output that no commit on the line has made."""
+    if newest is None and spark.batch > 0:
+        return  # the state is missing, which says more
+    if newest is not None and (sink.seq < newest.seq or sink.is_of(newest)):
+        return
+    state = f"the state ends at batch {newest.batch} (seq {newest.seq})" if newest else "the job has no state yet"
+    choice = f"`varvite restore JOB --checkpoint {newest.seq} --spark-checkpoint LOCATION`" if newest else ""
+    raise LineageError(
+        f"the output is ahead of the state: it holds batch {sink.batch} (seq {sink.seq}), and {state}. The storage was "
+        "set back, or the output is of another one; bring the newer storage and Spark's location back, or give the "
+        "job other output" + (f", or have the batches after it written again: {choice}" if choice else ""),
+        batch=spark.batch,
+    )
 
 
 def _check_complete(base: Commit, bounds: RetentionBounds) -> None:

@@ -14,7 +14,7 @@ from varvite.spark_integration.elements.side_by_side import rows_of_output
 from varvite.spark_integration.messages.protocol import PARTITION_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
     from pyspark.sql import DataFrame
@@ -47,8 +47,8 @@ class PrintSink(Sink):
         self.parallelism = 1
         """Partitions of the printed stream; above 1 each line begins with the partition."""
 
-    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
-        del batch_id, seq
+    def write(self, df: DataFrame, commit: SinkCommit) -> None:
+        del commit
         lines = [self._line(p, e) for p, e in elements_by_partition(df, self._elements)]
         sys.stdout.write("".join(lines))
         sys.stdout.flush()
@@ -69,9 +69,12 @@ class SeveralSinks(Sink):
         for sink in self._sinks:
             sink.prepare(job_id)
 
-    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
+    def write(self, df: DataFrame, commit: SinkCommit) -> None:
         for sink in self._sinks:
-            sink.write(df, batch_id, seq)
+            sink.write(df, commit)
+
+    def last_committed(self) -> SinkCommit | None:
+        return held_by_all(self._sinks)
 
 
 class OutputSinks(Sink):
@@ -89,13 +92,18 @@ class OutputSinks(Sink):
         for _, sink in self._sinks:
             sink.prepare(job_id)
 
-    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
+    def write(self, df: DataFrame, commit: SinkCommit) -> None:
         for number, sink in self._sinks:
-            sink.write(rows_of_output(df, number), batch_id, seq)
+            sink.write(rows_of_output(df, number), commit)
 
     def last_committed(self) -> SinkCommit | None:
-        # A batch is complete when the last of several sinks has it; they are written in order.
-        return self._sinks[-1][1].last_committed()
+        return held_by_all(sink for _, sink in self._sinks)
+
+
+def held_by_all(sinks: Iterable[Sink]) -> SinkCommit | None:
+    """The last commit whose output is complete in all of several sinks; None if they do not hold the same."""
+    commits = {sink.last_committed() for sink in sinks}
+    return commits.pop() if len(commits) == 1 else None
 
 
 class CollectSink(Sink):
@@ -106,8 +114,8 @@ class CollectSink(Sink):
         self._queue: queue.Queue[list[Any] | None] = queue.Queue(BATCHES_MAX)
         self._closed = threading.Event()
 
-    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
-        del batch_id, seq
+    def write(self, df: DataFrame, commit: SinkCommit) -> None:
+        del commit
         self._put([element for _, element in elements_by_partition(df, self._elements)])
 
     def end(self) -> None:

@@ -1,29 +1,37 @@
-"""Writes files, exactly once: each batch owns a subdirectory and replaces it as a whole.
+"""Writes files, exactly once: every attempt has files of its own, and Spark's log of the directory says which count.
 
 ```
-<path>/batch_id=<N>/part-…            output of batch N; readers see `batch_id` as a partition column
-<path>/_varvite/owner                 the directory's owner: job id and query id
-<path>/_varvite/commit-<seq>          the output of the batch with this seq is complete
+<path>/batch_id=<N>/attempt-<seq>-<token>/part-…   output of batch N; `batch_id` is a partition column
+<path>/_spark_metadata/<n>                         the files that count, as Spark's own file sink says it
+<path>/_varvite/owner                              the directory's owner: job id and query id
+<path>/_varvite/writer-<seq>-<token>               a driver run has begun to write with this commit
+<path>/_varvite/commit-<seq>-<token>               the output of the batch with this commit is complete
 ```
 
-A batch is written to its directory in Spark's mode "overwrite". Then its commit marker is created, then older markers
-are deleted. No marker is ever overwritten, since no seq is used twice; a torn one does not parse and is ignored. A
-crash leaves no marker for the seq, then the batch is executed again and replaces its rows; or a marker, then the batch
-is adopted.
+A batch is written to its attempt's directory. One entry of the log makes its files count, all at once. Then the marker
+of the commit is created, and older markers are deleted. A crash before the marker: the batch is executed again, and
+what it left does not count. After it: the batch is adopted.
 
-Limits. A driver that is fenced while it writes may still finish that one write (I6), into the directory that its
-successor replaces; make sure that it is dead before the next one starts. After an explicit rewind of the job,
-directories of the abandoned batches stay visible until the job reaches their ids again and replaces them. A *new* query
-(a new checkpoint location) counts its batches from 0 again and would replace the output of the old one; that is
-refused. Files on a local disk are not synced: after a power loss Spark's files may be incomplete although their marker
-exists.
+The first write of a run notes the run as a writer, takes the files of this and later batches out of the log, and adds
+an entry, be it empty. A driver that was replaced (I6) knows one number of the log for its next entry, which is taken
+then: its files never count, and it deletes them and ends. If it was faster its entry is one of those that are taken
+out. Who reads without Spark's log (a glob, DuckDB, pandas) sees such files until they are deleted: by the fenced driver
+itself, by its successor with the first batch, and every `CLEAN_EVERY` batches after it.
 
-No listing on the hot path: only `prepare` lists, and only `_varvite/`.
+Limits. Spark's way of creating an entry is what refuses the second of two drivers; a file system without an atomic
+rename (S3 by Hadoop's S3A) leaves a moment between its look and its write. After an explicit rewind, files of the
+abandoned batches count until the job writes its next batch. A *new* query (a new checkpoint location) counts its
+batches from 0 again and would replace the output of the old one; that is refused. Paths in Spark's log are absolute,
+so a directory cannot be moved. Files on a local disk are not synced: after a power loss Spark's files may be incomplete
+although they count.
+
+No listing on the hot path, but of the attempt's own directory.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -31,8 +39,9 @@ import msgspec
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
 from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.connectors.spark_file_log import DIRECTORY, LoggedFile, SparkFileLog
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varvite.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, FencedError, InvalidRequestError
 from varvite.storage.format.frame import frame, unframe
 
 if TYPE_CHECKING:
@@ -44,7 +53,16 @@ VERSION: Final = 1
 MARKERS: Final = "_varvite"
 """Directory of the markers; Spark's readers ignore names that begin with `_`."""
 OWNER: Final = f"{MARKERS}/owner"
-_COMMIT: Final = re.compile(r"commit-(\d{20})")
+CLEAN_EVERY: Final = 8
+"""Batches with output between two looks for files that a replaced driver has left."""
+ENTRY_TRIES: Final = 4
+"""Entries that replaced drivers may add while one is added: each can add one."""
+_COMMIT: Final = re.compile(r"commit-(\d{20})(?:-([0-9a-f]+))?")
+_WRITER: Final = re.compile(r"writer-(\d{20})-([0-9a-f]+)")
+_ATTEMPT: Final = re.compile(r"attempt-(\d{20})-[0-9a-f]+")
+_PLACE: Final = re.compile(r"/(batch_id=(\d+)/[^/]+)(?:/[^/]+)?$")
+"""At the end of a file's URI: the directory of its attempt, and its batch. Older versions wrote without attempts."""
+_NO_SUCCESS_FILE: Final = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
 class OutputOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,21 +78,42 @@ class OutputCommit(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     batch: int
     seq: int
+    token: str = ""
+    """Empty: written by an older version."""
 
 
 M = TypeVar("M", OutputOwner, OutputCommit)
 _KINDS: Final[dict[type[OutputOwner | OutputCommit], bytes]] = {OutputOwner: b"OUTO", OutputCommit: b"OUTC"}
 
 
-def commit_name(seq: int) -> str:
-    """Name of the marker of a seq."""
-    return f"{MARKERS}/commit-{seq:020d}"
+def commit_name(commit: SinkCommit) -> str:
+    """Name of the marker of a commit whose output is complete."""
+    return f"{MARKERS}/commit-{commit.seq:020d}-{commit.token}"
 
 
-def commit_seq(file: str) -> int | None:
-    """The seq of a marker's file name below `_varvite/`; None for other files."""
-    match = _COMMIT.fullmatch(file)
-    return int(match[1]) if match else None
+def writer_name(commit: SinkCommit) -> str:
+    """Name of the marker of a run whose first output is that of a commit."""
+    return f"{MARKERS}/writer-{commit.seq:020d}-{commit.token}"
+
+
+def attempt_directory(commit: SinkCommit) -> str:
+    """Name of the directory of a commit's files."""
+    return f"batch_id={commit.batch}/attempt-{commit.seq:020d}-{commit.token}"
+
+
+def batch_of(file: LoggedFile) -> int:
+    """The batch that a file is of. Raises `CorruptDataError`."""
+    return int(_place_of(file)[2])
+
+
+def _place_of(file: LoggedFile) -> re.Match[str]:
+    match = _PLACE.search(file.path)
+    if match is None:
+        raise CorruptDataError(
+            "the output directory's log names a file of no batch; give the job another directory",
+            object_name=file.path,
+        )
+    return match
 
 
 def encode_marker(marker: OutputOwner | OutputCommit) -> bytes:
@@ -95,7 +134,7 @@ FORMATS: Final = ("csv", "json", "orc", "parquet")
 
 
 class FileSink(Sink):
-    """Writes each batch to its subdirectory."""
+    """Writes each batch to a directory of its attempt."""
 
     def __init__(
         self,
@@ -125,7 +164,14 @@ class FileSink(Sink):
         self._job_id = ""
         self._owner: OutputOwner | None = None
         self._last: SinkCommit | None = None
-        self._markers: set[int] = set()
+        self._markers: dict[str, int] = {}
+        """Files of the markers of earlier commits and runs → seq."""
+        self._log: SparkFileLog | None = None
+        """Of this run, which has written."""
+        self._first = SinkCommit(0, 0)
+        """The first that the run has written: a replaced driver may still write files of the same batch."""
+        self._has_files = False
+        self._writes = 0
 
     def prepare(self, job_id: str) -> None:
         """Read the owner and the markers of the directory.
@@ -145,19 +191,113 @@ class FileSink(Sink):
     def last_committed(self) -> SinkCommit | None:
         return self._last
 
-    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
+    def write(self, df: DataFrame, commit: SinkCommit) -> None:
+        """Write the files, and make them count. Raises `FencedError` if a newer driver has begun to write."""
+        if commit == self._last:
+            return
         self._claim()
-        writer = df.write.format(self._format).options(**self._options).mode("overwrite")
-        writer.save(self._files.url(f"batch_id={batch_id}"))
-        marker = OutputCommit(job_id=self._job_id, batch=batch_id, seq=seq)
-        if not self._files.create(commit_name(seq), encode_marker(marker)):
-            raise InvariantError(
-                f"the output directory has a marker of seq {seq} already", batch=batch_id, object_name=commit_name(seq)
-            )
-        self._last = SinkCommit(batch_id, seq)
-        for older in self._markers:
-            self._files.delete(commit_name(older))
-        self._markers = {seq}
+        is_first = self._log is None
+        log = self._begin(commit) if self._log is None else self._log
+        # The first file shows readers the columns.
+        files = [] if _is_empty(df) and self._has_files else self._write_files(df, commit)
+        if files or is_first:
+            self._add_entry(log, files, commit)
+        self._has_files = self._has_files or bool(files)
+        self._note(commit)
+        self._writes += bool(files)
+        if files and self._writes % CLEAN_EVERY == 0:
+            self._clean(self._first)
+
+    def _begin(self, commit: SinkCommit) -> SparkFileLog:
+        """Begin the run's first write: files of this batch and of later ones count no more, whoever wrote them.
+
+        A newer driver notes itself before it adds its first entry. So an entry that is read before this looks for such
+        notes is none of a newer driver.
+        """
+        self._files.create(writer_name(commit), b"")
+        log = SparkFileLog(self._files)
+        self._check_newest(commit)
+        if log.is_new and self._last is not None:
+            log.append(self._files_of_an_older_version())
+        self._remove(log, commit)
+        self._has_files = bool(log.files())
+        # A marker of a line that a restored backup has replaced would hide this one.
+        self._delete_markers(at_least=commit.seq)
+        self._clean(commit)
+        self._first, self._log = commit, log
+        return log
+
+    def _write_files(self, df: DataFrame, commit: SinkCommit) -> list[LoggedFile]:
+        directory = attempt_directory(commit)
+        writer = df.write.format(self._format).options(**_NO_SUCCESS_FILE, **self._options).mode("append")
+        writer.save(self._files.url(directory))
+        infos = [info for info in self._files.list_files(directory) if _is_data(info.url)]
+        return [LoggedFile.of(info) for info in sorted(infos)]
+
+    def _add_entry(self, log: SparkFileLog, files: list[LoggedFile], commit: SinkCommit) -> None:
+        for _ in range(ENTRY_TRIES):
+            if log.append(files):
+                return
+            log.reload()
+            try:
+                self._check_newest(commit)
+            except FencedError:
+                self._files.delete(attempt_directory(commit))
+                raise
+            self._remove(log, commit)
+        raise DidNotHappenError(
+            f"others have added entries to {self._files.url(DIRECTORY)} {ENTRY_TRIES} times; stop them",
+            batch=commit.batch,
+        )
+
+    def _check_newest(self, commit: SinkCommit) -> None:
+        """Raise `FencedError` if a newer run has begun to write since this one was prepared."""
+        for name, seq in self._listed(_WRITER):
+            if name not in self._markers and seq > commit.seq:
+                raise FencedError(
+                    f"a newer driver writes to {self._path} since its commit {seq}; this one must end",
+                    batch=commit.batch,
+                    object_name=self._files.url(f"{MARKERS}/{name}"),
+                )
+
+    def _note(self, commit: SinkCommit) -> None:
+        """Create the marker of a commit whose output is complete, and delete older ones."""
+        marker = OutputCommit(job_id=self._job_id, batch=commit.batch, seq=commit.seq, token=commit.token)
+        self._files.create(commit_name(commit), encode_marker(marker))
+        self._last = commit
+        self._delete_markers(at_least=0)
+        self._markers = {commit_name(commit).rpartition("/")[2]: commit.seq}
+
+    def _delete_markers(self, *, at_least: int) -> None:
+        """Delete the known markers from a seq on."""
+        for name, seq in list(self._markers.items()):
+            if seq >= at_least:
+                self._files.delete(f"{MARKERS}/{name}")
+                del self._markers[name]
+
+    def _remove(self, log: SparkFileLog, commit: SinkCommit) -> None:
+        """Take the files of this batch and of later ones out of the log, and delete them."""
+        removed = log.remove(lambda file: batch_of(file) >= commit.batch)
+        for place in sorted({_place_of(file)[1] for file in removed}):
+            self._files.delete(place)
+
+    def _clean(self, commit: SinkCommit) -> None:
+        """Delete what older attempts at a batch have left, which count in no entry."""
+        directory = f"batch_id={commit.batch}"
+        for match in map(_ATTEMPT.fullmatch, list(self._files.list_names(directory))):
+            if match and int(match[1]) < commit.seq:
+                self._files.delete(f"{directory}/{match[0]}")
+
+    def _files_of_an_older_version(self) -> list[LoggedFile]:
+        """Files of a directory that has no log yet: all of its batches count."""
+        names = [name for name in self._files.list_names() if name.startswith("batch_id=")]
+        infos = chain.from_iterable(map(self._files.list_files, names))
+        return [LoggedFile.of(info) for info in sorted(infos) if _is_data(info.url)]
+
+    def _listed(self, kind: re.Pattern[str]) -> list[tuple[str, int]]:
+        """(file, seq) of the markers of a kind."""
+        matches = map(kind.fullmatch, list(self._files.list_names(MARKERS)))
+        return [(match[0], int(match[1])) for match in matches if match]
 
     def _claim(self) -> None:
         """Write the owner, before the first output."""
@@ -206,12 +346,12 @@ class FileSink(Sink):
 
     def _read_markers(self) -> None:
         """Read the commit with the highest seq, and remember all markers, which the next commit deletes."""
-        seqs = (commit_seq(file) for file in self._files.list_names(MARKERS))
-        self._markers = {seq for seq in seqs if seq is not None}
-        for seq in sorted(self._markers, reverse=True):
-            marker = self._read(commit_name(seq), OutputCommit)
+        commits = self._listed(_COMMIT)
+        self._markers = dict([*commits, *self._listed(_WRITER)])
+        for name, _ in sorted(commits, key=lambda pair: pair[1], reverse=True):
+            marker = self._read(f"{MARKERS}/{name}", OutputCommit)
             if marker is not None:
-                self._last = SinkCommit(marker.batch, marker.seq)
+                self._last = SinkCommit(marker.batch, marker.seq, marker.token)
                 return
 
     def _read(self, name: str, kind: type[M]) -> M | None:
@@ -231,3 +371,15 @@ def check_format(file_format: str) -> str:
             "foreach_batch with a function that writes"
         )
     return file_format
+
+
+def _is_empty(df: DataFrame) -> bool:
+    """Does the plan say that there are no rows? No job is run to see."""
+    java_frame: Any = df._jdf  # noqa: SLF001  there is no public way to a plan's bounds
+    plan = java_frame.queryExecution().analyzed()
+    rows_max = plan.maxRows()
+    return bool(rows_max.isDefined()) and rows_max.get() == 0
+
+
+def _is_data(url: str) -> bool:
+    return not url.rpartition("/")[2].startswith(("_", "."))

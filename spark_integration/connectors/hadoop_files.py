@@ -7,7 +7,7 @@ of the file system become `RetryableError`s; a location that cannot be right, `I
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 
@@ -20,9 +20,31 @@ if TYPE_CHECKING:
 
 _MISSING: Final = frozenset({"java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"})
 _EXISTS: Final = frozenset(
-    {"org.apache.hadoop.fs.FileAlreadyExistsException", "java.nio.file.FileAlreadyExistsException"}
+    {
+        "org.apache.hadoop.fs.FileAlreadyExistsException",
+        "java.nio.file.FileAlreadyExistsException",
+        "org.apache.spark.SparkFileAlreadyExistsException",
+    }
 )
 _DAMAGED: Final = frozenset({"org.apache.hadoop.fs.ChecksumException"})
+
+
+_FILE_MANAGER_PACKAGES: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing",
+    "org.apache.spark.sql.execution.streaming",
+)
+"""Packages of Spark's way to write a file as a whole; Spark 4.1 moved it."""
+
+
+class FileInfo(NamedTuple):
+    """A file as the file system lists it."""
+
+    url: str
+    """Its URI."""
+    size_bytes: int
+    time_ms: int
+    replication: int
+    block_bytes: int
 
 
 class DamagedFileError(Exception):
@@ -43,11 +65,14 @@ class HadoopDirectory:
             )
         jvm: Any = spark._jvm  # noqa: SLF001  there is no public way to Hadoop's file systems
         session: Any = spark._jsparkSession  # noqa: SLF001
+        self._jvm = jvm
         self._path_class: Any = jvm.org.apache.hadoop.fs.Path
         try:
             path = self._path_class(location)
-            self._files: Any = path.getFileSystem(session.sessionState().newHadoopConf())
+            self._conf: Any = session.sessionState().newHadoopConf()
+            self._files: Any = path.getFileSystem(self._conf)
             self._root: Any = self._files.makeQualified(path)
+            self._managers: dict[str, Any] = {}
         except Py4JJavaError as error:
             raise InvalidRequestError(f"{location!r} is no location that Spark can use: {_reason(error)}") from None
 
@@ -93,10 +118,80 @@ class HadoopDirectory:
             return False
         return True
 
+    def create_whole(self, name: str, data: bytes) -> bool:
+        """Write a file that no reader sees in part; False if it exists.
+
+        By Spark's own means for its logs (`spark.sql.streaming.checkpointFileManagerClass`), with their limits: not
+        every file system refuses the second of two writers at the same moment. The directory above it must exist.
+        Raises `MayHaveHappenedError`.
+        """
+        try:
+            self._write_whole(self._manager("CheckpointFileManager"), name, data, overwrite=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def replace_whole(self, name: str, data: bytes) -> None:
+        """Write a file in the place of another one; no reader sees it in part. Raises `MayHaveHappenedError`."""
+        # The manager that renames by FileSystem leaves the old file where it is, and says nothing.
+        self._write_whole(self._manager("FileContextBasedCheckpointFileManager"), name, data, overwrite=True)
+
+    def _write_whole(self, manager: Any, name: str, data: bytes, *, overwrite: bool) -> None:
+        with self._translated("writing", name):
+            stream = manager.createAtomic(self._path(name), overwrite)
+            try:
+                stream.write(bytearray(data))
+            except BaseException:
+                stream.cancel()
+                raise
+            stream.close()
+
     def delete(self, name: str) -> None:
-        """Delete a file if it is there. Raises `MayHaveHappenedError`."""
+        """Delete a file, or a directory with all below, if it is there. Raises `MayHaveHappenedError`."""
         with self._translated("deleting", name):
-            self._files.delete(self._path(name), False)
+            self._files.delete(self._path(name), True)
+
+    def list_files(self, name: str = "") -> list[FileInfo]:
+        """All files below a directory, in no order; nothing if it does not exist. Raises `MayHaveHappenedError`."""
+        infos: list[FileInfo] = []
+        try:
+            with self._translated("listing", name):
+                statuses = self._files.listFiles(self._path(name), True)
+                while statuses.hasNext():
+                    status = statuses.next()
+                    url, size_bytes, time_ms = (
+                        status.getPath().toUri().toString(), status.getLen(), status.getModificationTime()
+                    )  # fmt: skip
+                    infos.append(FileInfo(url, size_bytes, time_ms, status.getReplication(), status.getBlockSize()))
+        except FileNotFoundError:
+            pass
+        return infos
+
+    def make_directory(self, name: str) -> None:
+        """Make a directory and those above it. Raises `MayHaveHappenedError`."""
+        with self._translated("making", name):
+            self._files.mkdirs(self._path(name))
+
+    def _manager(self, class_name: str) -> Any:
+        """One of Spark's file managers for this directory."""
+        if class_name not in self._managers:
+            package = self._jvm
+            for part in self._package_of_managers().split("."):
+                package = getattr(package, part)
+            kind = getattr(package, class_name)
+            make = kind.create if class_name == "CheckpointFileManager" else kind
+            self._managers[class_name] = make(self._root, self._conf)
+        return self._managers[class_name]
+
+    def _package_of_managers(self) -> str:
+        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        for package in _FILE_MANAGER_PACKAGES:
+            try:
+                loader.loadClass(f"{package}.CheckpointFileManager")
+            except Py4JJavaError:
+                continue
+            return package
+        raise InvalidRequestError("this version of Spark has no CheckpointFileManager; use one that varvite supports")
 
     def list_names(self, name: str = "") -> Iterator[str]:
         """Names in a directory below, in no order; nothing if it does not exist. Raises `MayHaveHappenedError`."""

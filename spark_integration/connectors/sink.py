@@ -3,6 +3,10 @@
 A sink gets the rows of one batch after the batch's checkpoint is durable (I1), and only rows of the committed attempts
 (I2). It is called again for the same batch, with a higher seq, if the driver died before Spark acknowledged the batch
 and `last_committed` does not name it.
+
+A driver that was replaced may be inside of `write`, or begin one last call, while its successor writes (I6). So a sink
+that is exactly once compares and writes in one step: one transaction, or one conditional write. `decide_write` is that
+comparison.
 """
 
 from __future__ import annotations
@@ -22,24 +26,29 @@ class Sink(ABC):
     """Takes the output of a query, batch by batch; used by one thread at a time."""
 
     def prepare(self, job_id: str) -> None:  # noqa: B027  most sinks have nothing to prepare
-        """Called once, before the query starts. An exception prevents the start.
+        """Called once, before the query starts and before anything else. An exception prevents the start.
 
         Args:
             job_id: Id of the job; constant for the life of its storage.
         """
 
     @abstractmethod
-    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
+    def write(self, df: DataFrame, commit: SinkCommit) -> None:
         """Write the output of a batch, completely when it returns.
+
+        Rows of this batch and of later ones that are there already are of an execution that does not count any more,
+        or of batches before `varvite restore`: replace them.
 
         Args:
             df: The rows.
-            batch_id: Spark's id of the batch.
-            seq: Seq of the batch's checkpoint. It rises from call to call, also when a batch is executed again.
+            commit: The batch, and the checkpoint that its rows belong to.
+
+        Raises:
+            FencedError: A newer driver has written. Any other exception ends the query, too.
         """
 
     def last_committed(self) -> SinkCommit | None:
-        """The last batch whose output is complete, with its seq; None if there is none or the sink does not know.
+        """The last commit whose output is complete; None if there is none or the sink does not know.
 
         A batch that the sink names is not written again: its checkpoint is adopted instead.
         """
@@ -55,5 +64,5 @@ class ForeachBatchSink(Sink):
     def __init__(self, function: Callable[[DataFrame, int], None]) -> None:
         self._function = function
 
-    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:  # noqa: ARG002  Spark's signature has no seq
-        self._function(df, batch_id)
+    def write(self, df: DataFrame, commit: SinkCommit) -> None:
+        self._function(df, commit.batch)

@@ -16,7 +16,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from varvite.changelog.commit.base_decision import Adopt
+from varvite.changelog.commit.base_decision import Adopt, SinkCommit
 from varvite.changelog.commit.batch_result import entry_time
 from varvite.spark_integration.connectors.heartbeat import without_heartbeat
 from varvite.spark_integration.driver.batch_commit import BatchCommitter
@@ -155,7 +155,8 @@ class Coordinator:
             committed = self._execute_and_commit(rows, batch, source_hash)
             self._run.still_owner()
             sink_s = self._clock.monotonic_s()
-            self._sink.write(committed.rows, batch, committed.acknowledged.commit.seq)
+            commit = committed.acknowledged.commit
+            self._sink.write(committed.rows, SinkCommit(batch, commit.seq, commit.token))
             fail_point("driver.after_sink")
             self._run.still_owner()
         finally:

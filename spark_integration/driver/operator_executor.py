@@ -273,7 +273,9 @@ def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[Operator
 def winner_rows(result: OperatorResult, output: StructType) -> DataFrame:
     """The output rows of the committed attempts; reading a block of any other attempt fails the query (I2)."""
     lost = f"{LOST_BLOCK} after the commit; the query must be restarted to redo the batch"
-    return _tagged_rows(result, lost).selectExpr(*[quoted(f.name) for f in output.fields])
+    rows = _tagged_rows(result, lost).selectExpr(*[quoted(f.name) for f in output.fields])
+    # Spark knows at once that there are none, and starts no job for them.
+    return rows if result.summaries.total("rows_out") else rows.limit(0)
 
 
 def chained_rows(result: OperatorResult) -> DataFrame:

@@ -198,7 +198,9 @@ class DriverRun:
         if newest >= len(location.offsets):
             return SparkProgress(newest + 1, location.query_id, "next", "others"), LineageError
         files = location.planned_with_other_files(newest)
-        held = self._system.options.sink_tells and self._system.oracle.last_output == SinkCommit(newest, commit.seq)
+        held = self._system.options.sink_tells and self._system.oracle.last_output == SinkCommit(
+            newest, commit.seq, commit.token
+        )
         if held and commit.source is None:
             return progress_of(files, location.query_id, newest), LineageError
         files[f"offsets/{newest + 1}"] = files[f"offsets/{newest}"]

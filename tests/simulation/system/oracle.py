@@ -397,9 +397,12 @@ class Oracle:
             if self._late_sinks[epoch] > 1:
                 self.fail(f"run {epoch} called the sink twice after it was fenced (I6)")
 
-    def sink_holds(self, batch: int, seq: int, rows: list[tuple[str, int]]) -> None:
+    def sink_holds(self, held: SinkCommit, rows: list[tuple[str, int]]) -> None:
+        batch, seq = held.batch, held.seq
         commit = self.entries[seq]
         assert isinstance(commit, Commit)
+        if not held.is_of(commit):
+            self.fail(f"the sink got {held}, the entry's token is {commit.token} (I2)")
         last = commit.operators[-1].uid
         expected = [row for attempt in self._winners(commit, last) for row in attempt.emitted]
         if sorted(rows) != sorted(expected):
@@ -407,7 +410,7 @@ class Oracle:
         if seq > self.outputs.get(batch, (0, []))[0]:
             self.outputs[batch] = (seq, rows)
         if self.last_output is None or seq > self.last_output.seq:
-            self.last_output = SinkCommit(batch, seq)
+            self.last_output = held
 
     # --- whole states ------------------------------------------------------------------------------------------------
 

@@ -279,14 +279,14 @@ class SimulatedSink(Sink):
         self._epoch = epoch
         self._tells = tells
 
-    def write(self, df: Any, batch_id: int, seq: int) -> None:
-        self._oracle.sink_begins(self._epoch(), batch_id, seq)
-        self._scheduler.pause(f"sink {batch_id} at {seq}")
+    def write(self, df: Any, commit: SinkCommit) -> None:
+        self._oracle.sink_begins(self._epoch(), commit.batch, commit.seq)
+        self._scheduler.pause(f"sink {commit.batch} at {commit.seq}")
         try:
             rows = df.rows()
         except LostBlockError as error:
             raise SparkError("a cached output block was lost after the commit") from error
-        self._oracle.sink_holds(batch_id, seq, rows)
+        self._oracle.sink_holds(commit, rows)
         self._scheduler.pause("sink done")
 
     def last_committed(self) -> SinkCommit | None:

@@ -11,10 +11,13 @@ from varvite.changelog.commit.base_decision import (
     RestoreRequest,
     SinkCommit,
     SparkProgress,
+    WriteKind,
     decide_base,
+    decide_write,
     needs_parent,
 )
 from varvite.storage.errors import (
+    FencedError,
     GapError,
     InvariantError,
     LineageError,
@@ -67,7 +70,8 @@ def test_a_batch_that_was_not_acknowledged_is_executed_again_on_the_same_base() 
     [
         pytest.param(SinkCommit(2, 5), Adopt(C2), id="the sink holds this very commit"),
         pytest.param(SinkCommit(2, 4), Execute(C1), id="the sink holds an older attempt of the batch"),
-        pytest.param(SinkCommit(1, 5), Execute(C1), id="the sink holds the batch before"),
+        pytest.param(SinkCommit(1, 3), Execute(C1), id="the sink holds the batch before"),
+        pytest.param(SinkCommit(2, 5, "t5"), Adopt(C2), id="the sink has noted the token"),
         pytest.param(None, Execute(C1), id="the sink does not tell"),
     ],
 )
@@ -93,6 +97,45 @@ def test_a_commit_is_adopted_for_the_same_files_only(noted: str, planned: str, e
     else:
         decision = decide_base(progress, chain(newest, C1), SinkCommit(2, 5))
         assert decision == (Adopt(newest) if expected is Adopt else Execute(C1))
+
+
+@pytest.mark.parametrize(
+    ("batch", "sink"),
+    [
+        pytest.param(2, SinkCommit(2, 5, "other"), id="the same seq on another line"),
+        pytest.param(3, SinkCommit(3, 6, "t6"), id="one batch ahead"),
+        pytest.param(3, SinkCommit(9, 12), id="many ahead, by a sink without tokens"),
+        pytest.param(3, SinkCommit(1, 5), id="the same seq of another batch"),
+    ],
+)
+def test_output_ahead_of_the_state_is_an_error_until_the_operator_chooses(batch: int, sink: SinkCommit) -> None:
+    """The storage came back from a backup, the output did not."""
+    with pytest.raises(LineageError, match=r"ahead of the state.*varvite restore JOB --checkpoint 5"):
+        decide_base(spark(batch), chain(C2, C1), sink)
+    chosen = RestoreRequest(C1.seq, C1, ahead=True)
+    assert decide_base(spark(2), chain(C2, C1), sink, chosen) == Execute(C1)
+
+
+def test_output_of_a_job_without_state_is_an_error() -> None:
+    with pytest.raises(LineageError, match="no state yet"):
+        decide_base(spark(0), chain(None), SinkCommit(3, 6, "t"))
+    with pytest.raises(StateMissingError):
+        decide_base(spark(4), chain(None), SinkCommit(3, 6, "t"))
+
+
+class TestDecideWrite:
+    def test_rows_are_added_replaced_or_there(self) -> None:
+        held = SinkCommit(3, 7, "t")
+        assert decide_write(None, held) is WriteKind.APPEND
+        assert decide_write(held, held) is WriteKind.NOTHING
+        assert decide_write(held, SinkCommit(4, 8, "u")) is WriteKind.APPEND
+        assert decide_write(held, SinkCommit(3, 8, "u")) is WriteKind.REPLACE
+        assert decide_write(held, SinkCommit(1, 9, "u")) is WriteKind.REPLACE
+        assert decide_write(held, SinkCommit(3, 7, "u")) is WriteKind.REPLACE, "storage of a backup uses a seq again"
+
+    def test_an_older_driver_is_refused(self) -> None:
+        with pytest.raises(FencedError, match="batch 3 .seq 7"):
+            decide_write(SinkCommit(3, 7, "t"), SinkCommit(3, 6, "s"))
 
 
 def test_a_batch_whose_rows_cannot_be_told_is_executed_again() -> None:
