@@ -36,7 +36,9 @@ def to_frame(batch: pa.RecordBatch) -> Any:
         values: Any = column
         kind = from_arrow_type(values.type)
         convert = _create_converter_to_pandas(kind, True, timezone=zone_in(values.type), struct_in_pandas="dict")
-        series: Any = convert(values.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True))
+        # As on Spark: integers within structs, arrays and maps stay integers beside nulls, a plain column becomes floats.
+        options: Any = {"integer_object_nulls": pa.types.is_nested(values.type)}
+        series: Any = convert(values.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True, **options))
         if series.dtype.kind == "M":
             series = series.dt.as_unit("ns")
         columns.append(series.rename(name))
