@@ -54,6 +54,8 @@ class TimestampType(TemporalType):
         """A datetime of no subclass."""
         if not isinstance(value, datetime):
             raise self.reject(value, "a datetime is needed")
+        if value != value:  # noqa: PLR0124 - only NaT, which pandas makes a datetime, differs from itself
+            raise self.reject(value, "it is no time; give None for what is missing")
         if getattr(value, "nanosecond", 0):
             raise self.reject(value, "nanoseconds cannot be kept; floor it to microseconds")
         return datetime(
@@ -134,7 +136,11 @@ class SqlDateType(TemporalType):
         if type(value) is date:
             return value
         if isinstance(value, datetime) or not isinstance(value, date):
-            raise self.reject(value, "a date (not a datetime) is needed")
+            is_missing = isinstance(value, date) and value != value  # noqa: PLR0124 - only NaT differs from itself
+            needed = (
+                "it is no date; give None for what is missing" if is_missing else "a date (not a datetime) is needed"
+            )
+            raise self.reject(value, needed)
         return date(value.year, value.month, value.day)
 
     def pack(self, stored: date) -> int:

@@ -7,6 +7,7 @@
 | `arrow_rows` | rows from and to Arrow |
 | `arrow_values` | Python values as Arrow columns |
 | `row_values` | rows as values of a state |
+| `clock_times` | points in time and what clocks show |
 | `grouped_rows` | the rows of a batch by key |
 | `key_group_order` | the order in which a worker processes rows |
 | `side_by_side` | rows of several streams in one |

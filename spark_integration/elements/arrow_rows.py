@@ -1,7 +1,7 @@
 """Arrow batches as Python rows and back: the row-at-a-time edge of a state worker.
 
 Values have the Python types that Spark's own `collect()` gives: a timestamp is a naive `datetime` in the local time
-zone, a struct is a `Row`, a map a `dict`, an array a `list`.
+zone, with `fold`; a struct is a `Row`, a map a `dict`, an array a `list`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 from collections import _tuplegetter  # type: ignore[attr-defined]  # the C property of namedtuple: 40 ns a read
 from functools import partial
+from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 
+from varvite.changelog.types.basic import numbers
 from varvite.spark_integration.elements.arrow_values import in_order, to_array
+from varvite.spark_integration.elements.clock_times import local_time
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 _ROW_API: Final = frozenset({"asDict"})
 _NAMELESS: Final = frozenset({tuple, list})
+_SHOWN_CHARACTERS: Final = 200
+"""Of a value in an error."""
 _tuple_getitem: Final = tuple.__getitem__
 
 
@@ -50,14 +55,50 @@ class RowReader:
     """Turns record batches of one schema into lists of rows."""
 
     def __init__(self, schema: pa.Schema, columns: Sequence[str]) -> None:
+        self._names = list(columns)
         self._indices = [schema.get_field_index(name) for name in columns]
         self._readers = [column_reader(schema.field(i).type) for i in self._indices]
         self._make = partial(tuple.__new__, row_class(columns))
 
     def rows(self, batch: pa.RecordBatch) -> list[Row]:
-        """The rows of a batch, in order."""
-        columns = [read(batch.column(i)) for read, i in zip(self._readers, self._indices, strict=True)]
+        """The rows of a batch, in order. Raises `InvalidRequestError` for a value that Python has no form for."""
+        columns = [
+            read_column(name, batch.column(i), read)
+            for name, read, i in zip(self._names, self._readers, self._indices, strict=True)
+        ]
         return list(map(self._make, zip(*columns, strict=True)))
+
+
+def read_column(name: str, column: Any, read: Callable[[Any], list[Any]]) -> list[Any]:
+    """The values that `read` makes of a column of the input.
+
+    Raises:
+        InvalidRequestError: It cannot make one of them, such as a date after the year 9999.
+    """
+    try:
+        return read(column)
+    except (OverflowError, ValueError) as error:  # pyarrow's errors of values are ValueErrors
+        example = next(
+            (part for part in map(column.slice, range(len(column)), repeat(1)) if not _reads(read, part)), column
+        )
+        raise InvalidRequestError(
+            f"input column {name!r} of type {column.type} holds {_shown(example)}, which Python cannot hold: {error}; "
+            "dates and timestamps are read from year 1 to 9999 in the local time zone, so filter or cast it before"
+        ) from error
+
+
+def _reads(read: Callable[[Any], list[Any]], column: Any) -> bool:
+    try:
+        read(column)
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
+def _shown(column: Any) -> str:
+    """The values of a column as Arrow writes them; a timestamp that it cannot write is a number of microseconds."""
+    plain = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    return " ".join(str(plain).split())[:_SHOWN_CHARACTERS]
 
 
 def column_reader(arrow_type: pa.DataType) -> Callable[[pa.Array], list[Any]]:
@@ -80,8 +121,8 @@ def _plain(column: pa.Array) -> list[Any]:
 def _timestamps(column: pa.Array) -> list[Any]:
     if column.type.tz is None:
         return column.cast(pa.timestamp("us")).to_pylist()
-    aware: Any = column.cast(pa.timestamp("us", tz="UTC")).to_pylist()
-    return [None if t is None else t.astimezone().replace(tzinfo=None) for t in aware]
+    since_epoch = numbers(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()))
+    return [None if us is None else local_time(us) for us in since_epoch]
 
 
 def _struct_reader(arrow_type: pa.StructType) -> Callable[[pa.Array], list[Any]]:

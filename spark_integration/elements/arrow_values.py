@@ -1,13 +1,14 @@
 """Python values as an Arrow column of a type that Spark has, at any depth.
 
-A naive datetime means local time where the type has a zone, as everywhere in Spark's Python API. A column of integers
-takes whole numbers only: Arrow would truncate others. A struct is a dict by names, or its values in order; a row with
+A naive datetime means local time where the type has a zone, as everywhere in Spark's Python API. Where it has none, an
+aware one gives the clock of UTC. NaT is null. A column of integers takes whole numbers only, and one of dates or times
+no numbers: Arrow would cut them, or count from 1970. A struct is a dict by names, or its values in order; a row with
 exactly the names of the fields is read by name (`in_order`).
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ import pyarrow.compute
 from pyspark.sql import Row as SparkRow
 
 from varvite.changelog.row import Row
+from varvite.spark_integration.elements.clock_times import instant_in, local_instant, missing_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +30,14 @@ _NONE: Final = type(None)
 _INTEGERS: Final = frozenset({int, _NONE})
 _DATETIMES: Final = frozenset({datetime, _NONE})
 _FRACTIONAL: Final = (float, np.floating, Decimal)
+_TIMES: Final[tuple[tuple[Callable[[Any], bool], tuple[type, ...]], ...]] = (
+    (pa.types.is_timestamp, (datetime,)),
+    (pa.types.is_date, (date, datetime)),
+    (pa.types.is_time, (time,)),
+    (pa.types.is_duration, (timedelta,)),
+    (pa.types.is_interval, (object,)),
+)
+"""Test of an Arrow type, and the classes of its values."""
 
 
 def to_array(values: Sequence[Any], arrow_type: Any, zone: tzinfo | None = None) -> pa.Array:
@@ -54,8 +64,7 @@ def zoned(column: Any, arrow_type: Any, zone: str | None) -> Any:
         return _compute.assume_timezone(column, zone, ambiguous="earliest", nonexistent="latest")
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us"))
-    epoch: Any = None if zone is None else pa.scalar(0, pa.timestamp("us", tz=zone)).as_py()
-    return to_array(column.to_pylist(), arrow_type, None if epoch is None else epoch.tzinfo)
+    return to_array(column.to_pylist(), arrow_type, None if zone is None else zone_info(zone))
 
 
 def zone_in(kind: Any) -> str | None:
@@ -64,6 +73,12 @@ def zone_in(kind: Any) -> str | None:
         return kind.tz
     parts = [kind.field(i).type for i in range(kind.num_fields)] if pa.types.is_nested(kind) else []
     return next(filter(None, map(zone_in, parts)), None)
+
+
+def zone_info(zone: str) -> tzinfo:
+    """The time zone of that name in Arrow."""
+    epoch: Any = pa.scalar(0, pa.timestamp("us", tz=zone)).as_py()
+    return epoch.tzinfo
 
 
 def _is_naive(kind: Any, target: Any) -> bool:
@@ -91,12 +106,14 @@ def in_order(row: Any, names: list[str]) -> Any:
     return tuple([values[name] for name in names])
 
 
-def _converted(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> Sequence[Any]:
+def _converted(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> Sequence[Any]:  # noqa: PLR0911  a line each
     """Values that Arrow reads as they are meant; the same object if nothing changes."""
     if pa.types.is_integer(kind):
         return _whole(values)
-    if pa.types.is_timestamp(kind):
-        return values if kind.tz is None else _instants(values, zone)
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return _instants(values, zone)
+    if pa.types.is_temporal(kind):
+        return _times(values, kind)
     if pa.types.is_struct(kind):
         return _structs(values, kind, zone)
     if pa.types.is_map(kind):
@@ -107,7 +124,7 @@ def _converted(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> Sequenc
 
 
 def _may_change(kind: Any) -> bool:
-    return pa.types.is_nested(kind) or pa.types.is_integer(kind) or pa.types.is_timestamp(kind)
+    return pa.types.is_nested(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind)
 
 
 def _whole(values: Sequence[Any]) -> Sequence[Any]:
@@ -120,23 +137,35 @@ def _whole(values: Sequence[Any]) -> Sequence[Any]:
 
 def _instants(values: Sequence[Any], zone: tzinfo | None) -> list[Any]:
     if zone is None and set(map(type, values)) <= _DATETIMES:
-        return [value if value is None or value.tzinfo is not None else value.astimezone() for value in values]
+        return [value if value is None or value.tzinfo is not None else local_instant(value) for value in values]
     return [_instant(value, zone) for value in values]
 
 
 def _instant(value: Any, zone: tzinfo | None) -> datetime | None:
-    moment: Any = value
-    if isinstance(value, np.datetime64):
-        moment = value.astype("datetime64[us]").item()
-    if moment is None or (isinstance(moment, datetime) and moment != moment):  # noqa: PLR0124 - only NaT differs
-        return None
-    if not isinstance(moment, datetime):
-        raise TypeError(f"{value!r} is no datetime")
-    if moment.tzinfo is not None:
+    moment = _time(value, (datetime,))
+    if moment is None or moment.tzinfo is not None:
         return moment
     of_pandas: Any = getattr(moment, "to_pydatetime", None)
-    plain: datetime = moment if of_pandas is None else of_pandas()
-    return plain.astimezone() if zone is None else plain.replace(tzinfo=zone)
+    return instant_in(zone, moment if of_pandas is None else of_pandas())
+
+
+def _times(values: Sequence[Any], kind: Any) -> Sequence[Any]:
+    """Dates, times of day, intervals, or timestamps without a zone."""
+    accepted = next(classes for test, classes in _TIMES if test(kind))
+    if set(map(type, values)) <= {accepted[0], _NONE}:
+        return values
+    return [_time(value, accepted) for value in values]
+
+
+def _time(value: Any, accepted: tuple[type, ...]) -> Any:
+    moment: Any = value
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        moment = value.astype(f"{value.dtype.kind}8[us]").item()
+    if moment is None or missing_time(moment) is True:
+        return None
+    if not isinstance(moment, accepted):
+        raise TypeError(f"{value!r} is no {accepted[0].__name__}")
+    return moment
 
 
 def _structs(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> list[Any]:

@@ -1,6 +1,7 @@
 """Rows of a stream as values of a state, and back; and the event times of a column.
 
-A row's timestamps are naive, in the local time zone; a state's are aware.
+A row's timestamps are naive, in the local time zone; a state's are aware. In a state without a zone an aware datetime
+leaves its clock, as on Spark.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from varvite.changelog.types.factory import as_type
 from varvite.changelog.types.times import InstantType, SqlTimestampType
 from varvite.spark_integration.elements.arrow_rows import row_class
 from varvite.spark_integration.elements.arrow_values import in_order
+from varvite.spark_integration.elements.clock_times import local_instant, local_time
 from varvite.spark_integration.elements.types import RowElements
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import tzinfo
 
     from varvite.changelog.types.wire import WireType
     from varvite.spark_integration.elements.types import ElementType
@@ -75,14 +76,15 @@ def columns_type(schema: Any, what: str) -> RowType:
 
 
 def plain_value(value: Any) -> Any:  # noqa: PLR0911  one line for each kind of value
-    """A numpy or pandas value as Python's own; anything else is returned unchanged."""
+    """A numpy or pandas value as Python's own, NaT as None, a Row as a tuple; anything else is returned unchanged."""
     kind = type(value)
     if kind in _PLAIN:
         return value
     if hasattr(value, "to_pytimedelta"):
         return value.to_pytimedelta()
     if hasattr(value, "to_pydatetime"):
-        return plain_value(value.to_pydatetime())
+        moment = value.to_pydatetime()
+        return None if moment is value else plain_value(moment)  # NaT's is NaT
     if kind.__module__ == "numpy":
         return plain_value(value.tolist())
     if isinstance(value, dict):
@@ -90,52 +92,49 @@ def plain_value(value: Any) -> Any:  # noqa: PLR0911  one line for each kind of 
         return {plain_value(k): plain_value(v) for k, v in items.items()}
     if isinstance(value, list | tuple):
         held: Any = value
-        if hasattr(value, "__fields__"):
-            return dict(zip(held.__fields__, map(plain_value, held), strict=True))
         return list(map(plain_value, held)) if isinstance(value, list) else tuple(map(plain_value, held))
     return value
 
 
 def value_writer(  # noqa: PLR0911  one line for each kind of type
-    kind: WireType, zone: tzinfo | None = None
+    kind: WireType, zoned: Callable[[Any], Any] | None = None
 ) -> Callable[[Any], Any] | None:
     """The conversion of plain values into a type: naive datetimes get a time zone where the type has one.
 
     Args:
         kind: The type.
-        zone: The time zone; None: the local one.
+        zoned: Makes points in time of naive datetimes, for output of DataFrames; None: of the local time zone, for a
+            state, where aware datetimes become naive ones where the type has no zone.
 
     Returns:
         None if plain values need no conversion.
     """
     if isinstance(kind, InstantType):
-        return partial(_in_zone, zone)
+        return partial(_pointed, zoned or local_instant)
     if isinstance(kind, SqlTimestampType):
-        return lambda value: value.astimezone(zone).replace(tzinfo=None) if _is_aware(value) else value
+        return _clock_of if zoned is None else None
     if isinstance(kind, RowType):
-        writers = {name: value_writer(field, zone) for name, field in zip(kind.names, kind.types, strict=True)}
+        writers = {name: value_writer(field, zoned) for name, field in zip(kind.names, kind.types, strict=True)}
         return partial(_written_fields, writers) if any(writers.values()) else None
     if isinstance(kind, MapType):
-        of_key, of_value = value_writer(kind.key, zone), value_writer(kind.value, zone)
+        of_key, of_value = value_writer(kind.key, zoned), value_writer(kind.value, zoned)
         if of_key is None and of_value is None:
             return None
         return partial(_written_entries, of_key, of_value)
     if isinstance(kind, SequenceType):
-        of_item = value_writer(kind.element, zone)
+        of_item = value_writer(kind.element, zoned)
         if of_item is None:
             return None
         return lambda held: [_converted(of_item, i) for i in held] if isinstance(held, list | tuple) else held
     return None
 
 
-def _is_aware(value: Any) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is not None
+def _clock_of(value: Any) -> Any:
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
-def _in_zone(zone: tzinfo | None, value: Any) -> Any:
-    if not isinstance(value, datetime) or value.tzinfo is not None:
-        return value
-    return value.astimezone() if zone is None else value.replace(tzinfo=zone)
+def _pointed(zoned: Callable[[Any], Any], value: Any) -> Any:
+    return zoned(value) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 def _written_fields(writers: Mapping[str, Callable[[Any], Any] | None], struct: Any) -> Any:
@@ -162,7 +161,8 @@ def _converted(convert: Callable[[Any], Any] | None, value: Any) -> Any:
 def _reader(kind: WireType) -> Callable[[Any], Any] | None:
     """The conversion of a type's values into those that Spark gives; None if they are the same."""
     if isinstance(kind, InstantType):
-        return lambda moment: moment.astimezone().replace(tzinfo=None)
+        pack = kind.pack
+        return lambda moment: local_time(pack(moment))
     if isinstance(kind, RowType):
         readers = [_reader(field) for field in kind.types]
         make = row_class(kind.names)

@@ -7,13 +7,15 @@ local one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_type
 
 from varvite.changelog.types.factory import as_type
-from varvite.spark_integration.elements.arrow_values import zone_in
+from varvite.spark_integration.elements.arrow_values import zone_in, zone_info
+from varvite.spark_integration.elements.clock_times import instant_of_frame
 from varvite.spark_integration.elements.row_values import plain_value, value_writer
 from varvite.storage.errors import InvalidRequestError
 
@@ -36,7 +38,7 @@ def to_frame(batch: pa.RecordBatch) -> Any:
         values: Any = column
         kind = from_arrow_type(values.type)
         convert = _create_converter_to_pandas(kind, True, timezone=zone_in(values.type), struct_in_pandas="dict")
-        # As on Spark: integers within structs, arrays and maps stay integers beside nulls, a plain column becomes floats.
+        # As on Spark: integers within structs, arrays and maps stay integers beside nulls; a plain column has floats.
         options: Any = {"integer_object_nulls": pa.types.is_nested(values.type)}
         series: Any = convert(values.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True, **options))
         if series.dtype.kind == "M":
@@ -63,8 +65,7 @@ class PandasRows:
         zone = next(filter(None, (zone_in(field.type) for field in schema)), None)
         if zone is not None and zone != self._zone:
             self._zone = zone
-            epoch: Any = pa.scalar(0, pa.timestamp("us", tz=zone)).as_py()
-            self._writers = _writers(self._output, epoch.tzinfo)
+            self._writers = _writers(self._output, zone_info(zone))
 
     def rows(self, batch: pa.RecordBatch) -> list[Any]:
         """The rows of a batch."""
@@ -116,15 +117,29 @@ def rows_of_frame(
 def _values(series: Any, write: Callable[[Any], Any] | None) -> list[Any]:
     missing = series.isna().tolist()
     plain = [None if is_na else plain_value(value) for value, is_na in zip(series.tolist(), missing, strict=True)]
+    if series.dtype == object:
+        plain = [_without_missing(value) if isinstance(value, list | tuple | dict) else value for value in plain]
     return plain if write is None else [None if value is None else write(value) for value in plain]
+
+
+def _without_missing(value: Any) -> Any:
+    """The value with None instead of NaN and NA within it, as Arrow reads values of pandas on Spark."""
+    held: Any = value
+    if isinstance(value, list | tuple):
+        return [_without_missing(item) for item in held]
+    if isinstance(value, dict):
+        return {key: _without_missing(item) for key, item in held.items()}
+    differs: Any = value != value  # noqa: PLR0124 - NaN differs from itself, and NA says neither
+    return value if differs is False else None
 
 
 def _writers(output: StructType, zone: tzinfo | None) -> list[Callable[[Any], Any] | None]:
     """For each column the conversion of its plain values that sets their time zone; None where none is needed."""
+    zoned = partial(instant_of_frame, zone)
     writers: list[Callable[[Any], Any] | None] = []
     for field in output.fields:
         try:
-            writers.append(value_writer(as_type(field.dataType), zone))
+            writers.append(value_writer(as_type(field.dataType), zoned))
         except InvalidRequestError:  # a type that state cannot hold, which has no timestamps
             writers.append(None)
     return writers
