@@ -11,6 +11,7 @@ from abc import abstractmethod
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from varvite.changelog.types.wire import ImmutableType
@@ -23,6 +24,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_NAIVE: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the naive types need a naive epoch
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = timedelta(microseconds=1)
+_FIRST: Final = np.datetime64("0001-01-01")
+_END: Final = np.datetime64("10000-01-01")
+
+
+def _objects(moments: Any) -> list[Any]:
+    """Dates or datetimes of a numpy array. `OverflowError` outside of years 1 to 9999, of which numpy makes numbers."""
+    beyond = moments[(moments < _FIRST) | (moments >= _END)]
+    if len(beyond):
+        raise OverflowError(f"{beyond[0]} is outside of the years 1 to 9999")
+    return moments.tolist()
 
 
 class TemporalType(ImmutableType):
@@ -120,7 +131,7 @@ class SqlTimestampType(TimestampType):
         return _EPOCH_NAIVE + timedelta(microseconds=plain)
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
-        return column.to_numpy(zero_copy_only=False).astype("datetime64[us]").tolist()
+        return _objects(column.to_numpy(zero_copy_only=False).astype("datetime64[us]"))
 
 
 class SqlDateType(TemporalType):
@@ -150,7 +161,7 @@ class SqlDateType(TemporalType):
         return date.fromordinal(plain + _EPOCH_DAY)
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
-        return column.to_numpy(zero_copy_only=False).astype("datetime64[D]").tolist()
+        return _objects(column.to_numpy(zero_copy_only=False).astype("datetime64[D]"))
 
 
 class SqlTimeType(TemporalType):

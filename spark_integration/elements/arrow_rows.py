@@ -11,11 +11,13 @@ from collections import _tuplegetter  # type: ignore[attr-defined]  # the C prop
 from functools import partial
 from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
+from pyspark.sql.pandas.types import is_variant
+from pyspark.sql.types import VariantVal
 
 from varvite.changelog.types.basic import numbers
 from varvite.spark_integration.elements.arrow_values import in_order, to_array
@@ -25,6 +27,7 @@ from varvite.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+Values = TypeVar("Values")
 _ROW_API: Final = frozenset({"asDict"})
 _NAMELESS: Final = frozenset({tuple, list})
 _SHOWN_CHARACTERS: Final = 200
@@ -69,7 +72,7 @@ class RowReader:
         return list(map(self._make, zip(*columns, strict=True)))
 
 
-def read_column(name: str, column: Any, read: Callable[[Any], list[Any]]) -> list[Any]:
+def read_column(name: str, column: Any, read: Callable[[Any], Values]) -> Values:
     """The values that `read` makes of a column of the input.
 
     Raises:
@@ -87,7 +90,7 @@ def read_column(name: str, column: Any, read: Callable[[Any], list[Any]]) -> lis
         ) from error
 
 
-def _reads(read: Callable[[Any], list[Any]], column: Any) -> bool:
+def _reads(read: Callable[[Any], Any], column: Any) -> bool:
     try:
         read(column)
     except (OverflowError, ValueError):
@@ -106,7 +109,7 @@ def column_reader(arrow_type: pa.DataType) -> Callable[[pa.Array], list[Any]]:
     if pa.types.is_timestamp(arrow_type):
         return _timestamps
     if pa.types.is_struct(arrow_type):
-        return _struct_reader(arrow_type)
+        return _variants if is_variant(arrow_type) else _struct_reader(arrow_type)
     if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
         return _list_reader(arrow_type)
     if pa.types.is_map(arrow_type):
@@ -123,6 +126,10 @@ def _timestamps(column: pa.Array) -> list[Any]:
         return column.cast(pa.timestamp("us")).to_pylist()
     since_epoch = numbers(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()))
     return [None if us is None else local_time(us) for us in since_epoch]
+
+
+def _variants(column: pa.Array) -> list[Any]:
+    return [None if parts is None else VariantVal(parts["value"], parts["metadata"]) for parts in column.to_pylist()]
 
 
 def _struct_reader(arrow_type: pa.StructType) -> Callable[[pa.Array], list[Any]]:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 from pyspark.sql import Row as SparkRow
+from pyspark.sql.types import VariantVal
 
 from varvite.changelog.row import Row
 from varvite.spark_integration.elements.clock_times import instant_in, local_instant, missing_time
@@ -186,6 +187,8 @@ def _structs(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> list[Any]
 
 
 def _record(value: Any, names: list[str]) -> dict[str, Any]:
+    if isinstance(value, VariantVal):
+        return {"value": value.value, "metadata": value.metadata}
     if isinstance(value, str | bytes) or len(value) != len(names):
         raise TypeError(f"{value!r} has no {len(names)} fields {names}")
     return dict(zip(names, in_order(value, names), strict=True))

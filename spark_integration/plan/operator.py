@@ -10,11 +10,19 @@ from urllib.parse import quote
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 from pyspark.sql.utils import is_remote
 
+from varvite.changelog.types import collections as collection
 from varvite.changelog.types.basic import FloatingType
-from varvite.changelog.types.collections import ListType, MapType
 from varvite.changelog.types.composites import CompositeType
 from varvite.changelog.types.factory import Types, as_type
 from varvite.spark_integration.elements.columns import value_column
@@ -43,6 +51,13 @@ UNNAMED: Final = "unnamed"
 """Stands for the uid in a plan until the job starts."""
 RESERVED_PREFIX: Final = "__varvite_"
 """Columns with such names are varvite's own."""
+_CASTS: Final = {
+    "YearMonthIntervalType": "which pyarrow cannot read: cast it to int, which counts months",
+    "CalendarIntervalType": "which Spark cannot send to Python: cast it to string",
+    "GeographyType": "which has no form in Python rows: make binary of it with st_asbinary",
+    "GeometryType": "which has no form in Python rows: make binary of it with st_asbinary",
+}
+"""Names of Spark's types that cannot be read, some of which older versions of it do not have."""
 _UID_BYTES_MAX: Final = 200
 """A uid becomes one path segment; local file systems take 255 bytes."""
 
@@ -98,7 +113,7 @@ def check_uid(uid: str | None) -> str:
 
 
 def check_columns(schema: StructType, what: str) -> None:
-    """Check the names of columns. Raises `InvalidRequestError`.
+    """Check the names and types of columns. Raises `InvalidRequestError`.
 
     Args:
         schema: The columns.
@@ -113,6 +128,25 @@ def check_columns(schema: StructType, what: str) -> None:
         raise InvalidRequestError(
             f"{what} has columns {reserved}; names with {RESERVED_PREFIX} are varvite's: rename them"
         )
+    for column in schema.fields:
+        if problem := _unreadable(column.dataType):
+            raise InvalidRequestError(
+                f"{what} has the column {column.name!r} of type {column.dataType.simpleString()}, {problem}"
+            )
+
+
+def _unreadable(kind: DataType) -> str:
+    """The reason that Python functions cannot get values of a type, with the remedy; empty if they can."""
+    if isinstance(kind, StructType):
+        doubled = sorted({name for name in kind.names if kind.names.count(name) > 1})
+        if doubled:
+            return f"which has several fields named {doubled}: rename them"
+        return next(filter(None, (_unreadable(part.dataType) for part in kind.fields)), "")
+    if isinstance(kind, ArrayType):
+        return _unreadable(kind.elementType)
+    if isinstance(kind, MapType):
+        return _unreadable(kind.keyType) or _unreadable(kind.valueType)
+    return _CASTS.get(type(kind).__name__, "")
 
 
 def key_type_of(schema: StructType, columns: Sequence[str], operator: str | None = None) -> WireType:
@@ -168,9 +202,9 @@ def _key_problem(key_type: WireType) -> str:
         return next(filter(None, map(_key_problem, key_type.types)), "")
     if isinstance(key_type, FloatingType):
         return "equal numbers may differ by rounding, and NaN equals nothing; cast it to decimal, bigint or string"
-    if isinstance(key_type, MapType):
+    if isinstance(key_type, collection.MapType):
         return "entries of a map have no order, so equal maps may have different bytes; take a struct or a string"
-    if isinstance(key_type, ListType):
+    if isinstance(key_type, collection.ListType):
         return "arrays are mutable values; take a struct, or a string made with concat_ws"
     return "" if key_type.hashable else "its values have no canonical bytes"
 

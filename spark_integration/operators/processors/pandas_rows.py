@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_type
 
 from varvite.changelog.types.factory import as_type
+from varvite.spark_integration.elements.arrow_rows import read_column
 from varvite.spark_integration.elements.arrow_values import zone_in, zone_info
 from varvite.spark_integration.elements.clock_times import instant_of_frame
 from varvite.spark_integration.elements.row_values import plain_value, value_writer
@@ -30,21 +31,21 @@ FRAME_ROWS: Final = 10_000
 
 
 def to_frame(batch: pa.RecordBatch) -> Any:
-    """The batch as a DataFrame."""
+    """The batch as a DataFrame. Raises `InvalidRequestError` for a value that pandas cannot hold."""
     import pandas as pd
 
-    columns: list[Any] = []
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        values: Any = column
-        kind = from_arrow_type(values.type)
-        convert = _create_converter_to_pandas(kind, True, timezone=zone_in(values.type), struct_in_pandas="dict")
-        # As on Spark: integers within structs, arrays and maps stay integers beside nulls; a plain column has floats.
-        options: Any = {"integer_object_nulls": pa.types.is_nested(values.type)}
-        series: Any = convert(values.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True, **options))
-        if series.dtype.kind == "M":
-            series = series.dt.as_unit("ns")
-        columns.append(series.rename(name))
-    return pd.concat(columns, axis=1)
+    names = batch.schema.names
+    columns = [read_column(name, column, _series) for name, column in zip(names, batch.columns, strict=True)]
+    return pd.concat([series.rename(name) for name, series in zip(names, columns, strict=True)], axis=1)
+
+
+def _series(values: Any) -> Any:
+    kind = from_arrow_type(values.type)
+    convert = _create_converter_to_pandas(kind, True, timezone=zone_in(values.type), struct_in_pandas="dict")
+    # As on Spark: integers within structs, arrays and maps stay integers beside nulls; a plain column has floats.
+    options: Any = {"integer_object_nulls": pa.types.is_nested(values.type)}
+    series: Any = convert(values.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True, **options))
+    return series.dt.as_unit("ns") if series.dtype.kind == "M" else series
 
 
 class PandasRows:

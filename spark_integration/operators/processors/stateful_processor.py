@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
-from varvite.spark_integration.elements.arrow_rows import row_class
+from varvite.spark_integration.elements.arrow_rows import read_column, row_class
 from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
 from varvite.spark_integration.operators.processors.handle import ProcessorHandle, ProcessorTimers, TimeMode
 from varvite.spark_integration.operators.processors.pandas_rows import PandasRows
@@ -98,7 +98,8 @@ class ProcessorFunction(GroupedFunction):
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
         make = partial(tuple.__new__, row_class(batch.schema.names))
-        columns: Any = [column.to_pylist() for column in batch.columns]
+        names = batch.schema.names
+        columns = [read_column(n, c, _plain_values) for n, c in zip(names, batch.columns, strict=True)]
         return list(map(make, zip(*columns, strict=True)))
 
     def process_group(self, key: Any, rows: list[Any], initial: list[Any]) -> Iterable[Any] | None:
@@ -152,6 +153,10 @@ class PandasProcessorFunction(ProcessorFunction):
         if result is None:
             return None
         return (row for frame in result for row in self._frames.output_rows(frame))
+
+
+def _plain_values(column: pa.Array) -> list[Any]:
+    return column.to_pylist()
 
 
 def _by_name(row: Any) -> Any:

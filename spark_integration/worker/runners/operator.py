@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from varvite.changelog.operator_state.backend import OperatorStateBackend
 from varvite.changelog.types.factory import parse_type_string
 from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
-from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter
+from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter, read_column
 from varvite.spark_integration.elements.key_group_order import in_key_group_order
 from varvite.spark_integration.elements.row_values import event_times_ms
 from varvite.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
@@ -66,7 +66,7 @@ class KeyReader:
 
     def keys(self, batch: pa.RecordBatch) -> list[Any]:
         """The stored form of each row's key; None is a key like any other."""
-        return self._key_type.from_arrow(self.column(batch))
+        return read_column(", ".join(self._names), self.column(batch), self._key_type.from_arrow)
 
     def column(self, batch: pa.RecordBatch) -> pa.Array[Any]:
         """Each row's key as the key type's Arrow type."""

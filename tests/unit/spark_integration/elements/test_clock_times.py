@@ -12,13 +12,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
 from varvite.changelog.types.factory import Types
-from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter
+from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter, read_column
 from varvite.spark_integration.elements.clock_times import instant_of_frame, local_instant, local_time
 from varvite.spark_integration.elements.row_values import ColumnValues
-from varvite.spark_integration.operators.processors.pandas_rows import PandasRows
+from varvite.spark_integration.operators.processors.pandas_rows import PandasRows, to_frame
 from varvite.storage.errors import InvalidRequestError
 
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -169,9 +170,40 @@ def test_what_python_cannot_hold_is_an_error_with_its_column(kind: pa.DataType, 
         RowReader(schema, ["n"]).rows(pa.record_batch([nested], schema))
 
 
-def frame_row(schema: str, value: Any, dtype: Any = None) -> Any:
-    from pyspark.sql.pandas.types import to_arrow_schema
+@pytest.mark.parametrize(("kind", "value"), [("sql_date", 2932897), ("sql_timestamp", 253402300800_000_000)])
+def test_a_key_that_python_cannot_hold_is_an_error_too(kind: str, value: int) -> None:
+    """numpy made a number of it, which had no day."""
+    key_type: Any = {"sql_date": Types.SQL_DATE(), "sql_timestamp": Types.SQL_TIMESTAMP()}[kind]
+    plain = pa.int32() if kind == "sql_date" else pa.int64()
+    column = pa.array([value, None, 0], plain).cast(key_type.arrow_type)
+    with pytest.raises(InvalidRequestError, match=r"input column 'k' of type .* holds .*10000"):
+        read_column("k", column.slice(0, 2), key_type.from_arrow)
+    assert read_column("k", column.slice(1), key_type.from_arrow)[1].year == 1970
 
+
+@pytest.mark.parametrize("moment", [datetime(1600, 1, 1, tzinfo=UTC), datetime(2300, 1, 1, tzinfo=UTC)])
+def test_what_pandas_cannot_hold_is_an_error_with_its_column(moment: datetime) -> None:
+    for kind, value in ((MOMENT, moment), (pa.timestamp("us"), moment.replace(tzinfo=None))):
+        batch = pa.record_batch([pa.array([value], kind)], pa.schema([("c", kind)]))
+        with pytest.raises(InvalidRequestError, match="input column 'c' of type"):
+            to_frame(batch)
+
+
+def test_a_variant_is_sparks_own() -> None:
+    """It was a row of two binaries."""
+    from pyspark.sql.types import VariantType, VariantVal
+
+    schema = to_arrow_schema(StructType([StructField("v", VariantType())]), timezone="UTC")
+    value = VariantVal(b"\x0c\x01", b"\x01\x00\x00")
+    column = RowWriter(schema, "op").columns([(value,), (None,)])[0]
+    read_back = [row.v for row in RowReader(schema, ["v"]).rows(pa.record_batch([column], schema))]
+    assert [(type(v), v and (v.value, v.metadata)) for v in read_back] == [
+        (VariantVal, (value.value, value.metadata)),
+        (type(None), None),
+    ]
+
+
+def frame_row(schema: str, value: Any, dtype: Any = None) -> Any:
     kind = schema_of(schema)
     rows = PandasRows(kind)
     rows.note_zone(pa.schema([("t", pa.timestamp("us", tz="America/New_York"))]))

@@ -116,6 +116,24 @@ def test_reserved_and_doubled_columns_are_refused() -> None:
         check_columns(schema(a=t.LongType(), A=t.LongType()), "the input")
 
 
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (t.YearMonthIntervalType(), "cast it to int"),
+        (t.CalendarIntervalType(), "cast it to string"),
+        (t.StructType([t.StructField("a", t.LongType()), t.StructField("a", t.LongType())]), r"fields named \['a'\]"),
+    ],
+    ids=["months", "calendar", "doubled"],
+)
+def test_columns_that_no_function_can_get_are_refused_at_any_depth(kind: t.DataType, why: str) -> None:
+    """A `KeyError` of pyarrow or a `ValueError`, tried again for ever, or one value for both fields."""
+    nested = [t.ArrayType(kind), t.MapType(t.StringType(), kind), t.StructType([t.StructField("i", kind)])]
+    for column in (kind, *nested):
+        with pytest.raises(InvalidRequestError, match=f"the input has the column 'c' of type .*{why}"):
+            check_columns(schema(c=column), "the input")
+    check_columns(schema(c=t.ArrayType(t.StructType([t.StructField("a", t.VariantType())]))), "the input")
+
+
 @pytest.mark.parametrize("uid", [None, "", "  ", "x" * 201])
 def test_an_operator_needs_a_uid_that_can_name_a_directory(uid: str | None) -> None:
     with pytest.raises(InvalidRequestError, match="uid"):
