@@ -43,8 +43,16 @@ class Timer(NamedTuple):
 
 
 def due_end(until_ms: int) -> bytes | None:
-    """The bytes above those of every timer with `time_ms <= until_ms`, and of no other; None: all are due."""
-    return None if until_ms >= TIME_MAX_MS else _TIME.pack(until_ms + 1 + _SIGN)
+    """The bytes above those of every timer with `time_ms <= until_ms`, and of no other; None: all are due.
+
+    Of any whole number: a watermark may have been committed before it was held within 64 bits.
+    """
+    return None if until_ms >= TIME_MAX_MS else _TIME.pack(max(until_ms + 1 + _SIGN, 0))
+
+
+def held_ms(time_ms: int) -> int:
+    """A time within the 64 bits of times."""
+    return min(max(time_ms, TIME_MIN_MS), TIME_MAX_MS)
 
 
 class TimerForm:

@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from varvite.changelog.chain.view_slices import slices_of
 from varvite.changelog.commit.batch_result import BatchFacts, by_operator
+from varvite.changelog.working_stores.timer_form import held_ms
 from varvite.spark_integration.driver.operator_requests import operator_layout, with_states
 from varvite.spark_integration.messages.protocol import BatchRequest, BatchSpec
 from varvite.spark_integration.plan.input_watermarks import InputWatermarks
@@ -67,7 +68,7 @@ class BatchCommitter:
         base = self._run.state.base
         self._query_id = query_id
         self.operators = tuple(with_states(operator, base) for operator in self.operators)
-        self.watermark_ms = base.watermark_ms if base else None
+        self.watermark_ms = _held(base.watermark_ms) if base else None
         self._winners = winners_of(base)
         self._first_base = self._run.state.view.base
 
@@ -93,7 +94,7 @@ class BatchCommitter:
             time_ms=time_ms,
             # What an earlier run has seen of its collection says nothing about the one that begins and ends here.
             watermark_ms=None if ends else self.watermark_ms,
-            late_watermark_ms=None if ends else late_watermark_ms,
+            late_watermark_ms=None if ends else _held(late_watermark_ms),
             is_first=state.view.base == self._first_base,
             input_ends=ends,
         )
@@ -163,6 +164,11 @@ def winners_of(commit: Commit | None) -> dict[str, tuple[str, ...]]:
     return {operator: tuple([partition.tag for partition in partitions]) for operator, partitions in by_uid.items()}
 
 
+def _held(watermark_ms: int | None) -> int | None:
+    """A watermark of a commit, which may be from before the time when it was held within 64 bits."""
+    return None if watermark_ms is None else held_ms(watermark_ms)
+
+
 def next_watermark(
     before_ms: int | None, plan: JobPlan, summaries: Sequence[OperatorSummaries], inputs: InputWatermarks
 ) -> int | None:
@@ -176,5 +182,5 @@ def next_watermark(
         reached_ms = inputs.watermark_ms
     else:
         latest_ms, delay_ms = summaries[0].largest("event_time_max_ms"), plan.watermark_delay_ms
-        reached_ms = None if delay_ms is None or latest_ms is None else latest_ms - delay_ms
+        reached_ms = None if delay_ms is None or latest_ms is None else held_ms(latest_ms - delay_ms)
     return max((time for time in (before_ms, reached_ms) if time is not None), default=None)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pyspark import cloudpickle
 
 from varvite.changelog.api.functions import Function
+from varvite.changelog.working_stores.timer_form import held_ms
 from varvite.spark_integration.functions.keyed import MIN_WATERMARK, NoKeyedState, OperatorRuntimeContext
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
@@ -257,7 +258,12 @@ def _timestamps(assigner: Any, name: str) -> Any:
         element = None
         try:
             for element, stamp in zip(elements, stamps or [None] * len(elements), strict=True):
-                assigned.append(int(call(element, MIN_WATERMARK if stamp is None else stamp)))
+                time_ms = int(call(element, MIN_WATERMARK if stamp is None else stamp))
+                if time_ms != held_ms(time_ms):
+                    raise InvalidRequestError(
+                        f"the TimestampAssigner gave {time_ms}; give milliseconds since 1970, which have 64 bits"
+                    )
+                assigned.append(time_ms)
         except user_code_raises() as error:
             raise StepError(name, _SHORT.repr(element), error) from error
         return elements, assigned

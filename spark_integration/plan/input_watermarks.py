@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.accumulators import AccumulatorParam
 
+from varvite.changelog.working_stores.timer_form import held_ms
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -58,7 +60,7 @@ class InputWatermarks:
     def watermark_ms(self) -> int | None:
         """The least of the watermarks of all inputs but idle ones; None as long as one of them has none."""
         reached = [
-            None if delay.delay_ms is None or at.latest_ms is None else at.latest_ms - delay.delay_ms
+            None if delay.delay_ms is None or at.latest_ms is None else held_ms(at.latest_ms - delay.delay_ms)
             for delay, at in zip(self.delays, self.progress, strict=True)
             if not self._is_idle(delay, at)
         ]

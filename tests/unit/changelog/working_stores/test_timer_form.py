@@ -41,6 +41,14 @@ def test_due_end_is_between_the_due_and_the_rest(time_ms: int) -> None:
 
 def test_all_timers_are_due_at_the_last_time() -> None:
     assert due_end(2**63 - 1) is None
+    assert due_end(2**63 + 5) is None
+
+
+def test_before_the_first_time_nothing_is_due() -> None:
+    form = TimerForm(as_type(Types.LONG()), None)
+    end = due_end(-(2**63) - 5)
+    assert end is not None
+    assert end < form.pack(-(2**63), -1, None)
 
 
 @pytest.mark.parametrize("data", ["", "80" * 8, "80" * 8 + "a2", "80" * 8 + "a161" + "c0"])

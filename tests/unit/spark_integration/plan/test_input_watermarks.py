@@ -22,8 +22,10 @@ from varvite.storage.errors import InvalidRequestError
         ((1, 5), [{0: 100, 1: 50}, {1: 400}], 99),
         ((1, None), [{0: 100, 1: 50}], None),
         ((0,), [{0: -3}], -3),
+        ((10,), [{0: -(1 << 63) + 5}], -(1 << 63)),
+        ((-1, 0), [{0: (1 << 63) - 1, 1: (1 << 63) - 1}], (1 << 63) - 1),
     ],
-    ids=["nothing", "one-silent", "least", "late", "other", "without", "negative"],
+    ids=["nothing", "one-silent", "least", "late", "other", "without", "negative", "first time", "last time"],
 )
 def test_the_least_counts(delays: tuple[int | None, ...], batches: list[dict[int, int]], watermark: int | None) -> None:
     inputs = InputWatermarks.before_the_first_batch(tuple(map(InputDelay, delays)))
