@@ -90,8 +90,8 @@ def answer_struct(output: StructType) -> StructType:
     from pyspark.sql.types import BinaryType, LongType, StructField
     from pyspark.sql.types import StructType as Struct
 
-    fields = [StructField(f.name, f.dataType, nullable=True) for f in output.fields]
-    return Struct([*fields, StructField(TAG_COLUMN, LongType()), StructField(SUMMARY_COLUMN, BinaryType())])
+    beside = [StructField(TAG_COLUMN, LongType()), StructField(SUMMARY_COLUMN, BinaryType())]
+    return Struct([*output.toNullable().fields, *beside])
 
 
 class OperatorExecutor:

@@ -210,7 +210,10 @@ def _key_problem(key_type: WireType) -> str:
 
 
 def output_schema_of(columns: StructType | str, operator: str | None = None) -> StructType:
-    """The output schema of a StructType or a DDL string. Raises `InvalidRequestError`."""
+    """The output schema of a StructType or a DDL string, with nulls allowed at any depth. Raises `InvalidRequestError`.
+
+    Functions may yield None anywhere, as on Spark, which does not look at NOT NULL either.
+    """
     schema: Any = columns
     if isinstance(columns, str):
         try:
@@ -230,7 +233,7 @@ def output_schema_of(columns: StructType | str, operator: str | None = None) -> 
         _arrow_schema(schema)
     except PySparkException as error:
         raise InvalidRequestError(f"output schema {columns!r} cannot be used: {error}", operator=operator) from None
-    return schema
+    return schema.toNullable()
 
 
 def _parsed(ddl: str) -> DataType:

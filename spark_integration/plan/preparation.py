@@ -210,8 +210,7 @@ class PreparationTask:
 def applied(rows: DataFrame, task: PreparationTask, output_schema: StructType) -> DataFrame:
     """Apply a task to rows."""
     if task.is_whole:  # all columns of a failure's row are null
-        fields = [StructField(f.name, f.dataType, nullable=True) for f in output_schema.fields]
-        output_schema = StructType([*fields, StructField(FAILURE_COLUMN, StringType())])
+        output_schema = StructType([*output_schema.toNullable().fields, StructField(FAILURE_COLUMN, StringType())])
     return map_in_arrow(rows, task, output_schema)
 
 

@@ -11,6 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql import types as t
 
 from varvite.changelog.types.factory import Types, parse_type_string
+from varvite.spark_integration.driver.operator_executor import answer_struct
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.plan.job import (
     check_parallelism,
@@ -132,6 +133,17 @@ def test_columns_that_no_function_can_get_are_refused_at_any_depth(kind: t.DataT
         with pytest.raises(InvalidRequestError, match=f"the input has the column 'c' of type .*{why}"):
             check_columns(schema(c=column), "the input")
     check_columns(schema(c=t.ArrayType(t.StructType([t.StructField("a", t.VariantType())]))), "the input")
+
+
+def test_none_may_be_yielded_at_any_depth_of_the_output() -> None:
+    """The top was widened only: a null deeper down was durable before the sink's job failed in Spark's JVM."""
+    inner = t.StructType([t.StructField("x", t.IntegerType(), nullable=False)])
+    kinds = [inner, t.ArrayType(inner, containsNull=False), t.MapType(t.StringType(), inner, valueContainsNull=False)]
+    for kind in kinds:
+        declared = t.StructType([t.StructField("c", kind, nullable=False)])
+        planned = plan(output_schema=declared)
+        assert planned.output_schema == declared.toNullable() != declared
+        assert answer_struct(planned.output_schema)["c"].dataType == kind.toNullable()
 
 
 @pytest.mark.parametrize("uid", [None, "", "  ", "x" * 201])
