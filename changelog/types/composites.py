@@ -25,6 +25,8 @@ from varvite.storage.errors import InvalidRequestError
 
 _SIMPLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
+_SHOWN_CHARACTERS: Final = 80
+"""Of a type in the error of one of its fields."""
 _NUMBERS: Final[dict[type[WireType], type[int | float]]] = {IntType: int, LongType: int, DoubleType: float}
 """Types whose columns `FixedWidthRows` extracts → classes of their values."""
 
@@ -81,7 +83,9 @@ class CompositeType(WireType):
             try:
                 _ = value if value is None else field.freeze(value)
             except InvalidRequestError as wrong:
-                return InvalidRequestError(f"field {name} of {self.notation()}: {wrong.message}")
+                whole = self.notation()
+                whole = whole if len(whole) < _SHOWN_CHARACTERS else f"{whole[:_SHOWN_CHARACTERS]}..."
+                return InvalidRequestError(f"field {name} of {whole}: {wrong.message}")
         return error
 
     @property

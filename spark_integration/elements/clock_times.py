@@ -27,15 +27,19 @@ def local_time(microseconds: int) -> datetime:
             return _clock(microseconds // 1_000_000).replace(microsecond=microseconds % 1_000_000)
         except ValueError as error:
             raise OverflowError(str(error)) from None
-    at = (_EPOCH + timedelta(microseconds=microseconds)).astimezone()
-    naive = at.replace(tzinfo=None)
-    return naive if local_instant(naive).utcoffset() == at.utcoffset() else naive.replace(fold=1)
+    at = _EPOCH + timedelta(microseconds=microseconds)
+    naive = at.astimezone().replace(tzinfo=None)
+    return naive if local_instant(naive) == at else naive.replace(fold=1)
 
 
 def local_instant(naive: datetime) -> datetime:
-    """The point in time at which clocks of the local zone show this; `fold` counts."""
+    """The point in time at which clocks of the local zone show this; `fold` counts.
+
+    Of a time that they skip it is what `mktime` gives: an hour on, as if they had not been put forward.
+    """
     try:
-        return naive.astimezone()
+        seconds = int(naive.replace(microsecond=0).timestamp())
+        return _EPOCH + timedelta(seconds=seconds, microseconds=naive.microsecond)
     except (OverflowError, ValueError):  # Python does not get over the first and the last day
         beside = naive + _DAY if naive.year == 1 else naive - _DAY
         return naive.replace(tzinfo=beside.astimezone().tzinfo)
@@ -52,14 +56,20 @@ def instant_of_frame(zone: tzinfo | None, naive: datetime) -> datetime:
     Raises:
         InvalidRequestError: Clocks of the zone never show this.
     """
-    first, second = (instant_in(zone, naive.replace(fold=fold)) for fold in (0, 1))
-    before, after = first.utcoffset(), second.utcoffset()
-    if before is not None and after is not None and before < after:
+    before, after = (_offset(zone, naive.replace(fold=fold)) for fold in (0, 1))
+    if before < after:
         raise InvalidRequestError(
             f"clocks of {zone or 'the local time zone'} never show {naive}, because they are put forward there; give "
             "the timestamp with its time zone"
         )
-    return second
+    return instant_in(zone, naive.replace(fold=1))
+
+
+def _offset(zone: tzinfo | None, naive: datetime) -> timedelta:
+    """Distance of a zone's clocks from UTC."""
+    if zone is None:
+        return naive - local_instant(naive).astimezone(UTC).replace(tzinfo=None)
+    return zone.utcoffset(naive) or timedelta(0)
 
 
 def missing_time(value: Any) -> bool:

@@ -10,8 +10,10 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+from pyspark.sql import types as spark
 
 from varvite.changelog.types.collections import MapType, SequenceType
 from varvite.changelog.types.composites import RowType
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from varvite.changelog.types.wire import WireType
     from varvite.spark_integration.elements.types import ElementType
 
+_FIRST_AND_LAST_YEAR: Final = (1, 9999)
 _PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, type(None)})
 
 
@@ -96,37 +99,45 @@ def plain_value(value: Any) -> Any:  # noqa: PLR0911  one line for each kind of 
     return value
 
 
-def value_writer(  # noqa: PLR0911  one line for each kind of type
-    kind: WireType, zoned: Callable[[Any], Any] | None = None
-) -> Callable[[Any], Any] | None:
+def value_writer(kind: Any, zoned: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
     """The conversion of plain values into a type: naive datetimes get a time zone where the type has one.
 
     Args:
-        kind: The type.
-        zoned: Makes points in time of naive datetimes, for output of DataFrames; None: of the local time zone, for a
-            state, where aware datetimes become naive ones where the type has no zone.
+        kind: A type of a state, or of Spark.
+        zoned: Makes points in time of naive datetimes, for output; None: of the local time zone, for a state, where
+            aware datetimes become naive ones where the type has no zone.
 
     Returns:
         None if plain values need no conversion.
     """
-    if isinstance(kind, InstantType):
-        return partial(_pointed, zoned or local_instant)
-    if isinstance(kind, SqlTimestampType):
+    if isinstance(kind, InstantType | spark.TimestampType):
+        return _kept if zoned is None else partial(_pointed, zoned)
+    if isinstance(kind, SqlTimestampType | spark.TimestampNTZType):
         return _clock_of if zoned is None else None
+    writers = [value_writer(part, zoned) for part in _parts(kind)]
+    if not any(writers):
+        return None
+    if isinstance(kind, MapType | spark.MapType):
+        return partial(_written_entries, *writers)
+    if isinstance(kind, RowType | spark.StructType):
+        return partial(_written_fields, dict(zip(kind.names, writers, strict=True)))
+    of_item = writers[0]
+    return lambda held: [_converted(of_item, i) for i in held] if isinstance(held, list | tuple) else held
+
+
+def _parts(kind: Any) -> list[Any]:
+    """The types within a type of a state, or of Spark: of a map key and value."""
     if isinstance(kind, RowType):
-        writers = {name: value_writer(field, zoned) for name, field in zip(kind.names, kind.types, strict=True)}
-        return partial(_written_fields, writers) if any(writers.values()) else None
+        return list(kind.types)
+    if isinstance(kind, spark.StructType):
+        return [field.dataType for field in kind.fields]
     if isinstance(kind, MapType):
-        of_key, of_value = value_writer(kind.key, zoned), value_writer(kind.value, zoned)
-        if of_key is None and of_value is None:
-            return None
-        return partial(_written_entries, of_key, of_value)
+        return [kind.key, kind.value]
+    if isinstance(kind, spark.MapType):
+        return [kind.keyType, kind.valueType]
     if isinstance(kind, SequenceType):
-        of_item = value_writer(kind.element, zoned)
-        if of_item is None:
-            return None
-        return lambda held: [_converted(of_item, i) for i in held] if isinstance(held, list | tuple) else held
-    return None
+        return [kind.element]
+    return [kind.elementType] if isinstance(kind, spark.ArrayType) else []
 
 
 def _clock_of(value: Any) -> Any:
@@ -134,7 +145,17 @@ def _clock_of(value: Any) -> Any:
 
 
 def _pointed(zoned: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else zoned(value.astype("datetime64[us]").item())
     return zoned(value) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def _kept(value: Any) -> Any:
+    """A point in time for a state. Raises `OverflowError` if local clocks cannot show it: it could not be read."""
+    moment = _pointed(local_instant, value)
+    if isinstance(moment, datetime) and moment.year in _FIRST_AND_LAST_YEAR:
+        moment.astimezone()
+    return moment
 
 
 def _written_fields(writers: Mapping[str, Callable[[Any], Any] | None], struct: Any) -> Any:
@@ -158,24 +179,24 @@ def _converted(convert: Callable[[Any], Any] | None, value: Any) -> Any:
     return value if convert is None or value is None else convert(value)
 
 
-def _reader(kind: WireType) -> Callable[[Any], Any] | None:
+def value_reader(kind: WireType) -> Callable[[Any], Any] | None:
     """The conversion of a type's values into those that Spark gives; None if they are the same."""
     if isinstance(kind, InstantType):
         pack = kind.pack
         return lambda moment: local_time(pack(moment))
     if isinstance(kind, RowType):
-        readers = [_reader(field) for field in kind.types]
+        readers = [value_reader(field) for field in kind.types]
         make = row_class(kind.names)
         return lambda row: tuple.__new__(
             make, [i if r is None or i is None else r(i) for i, r in zip(row, readers, strict=True)]
         )
     if isinstance(kind, MapType):
-        of_key, of_value = _reader(kind.key), _reader(kind.value)
+        of_key, of_value = value_reader(kind.key), value_reader(kind.value)
         if of_key is None and of_value is None:
             return None
         return lambda held: {_converted(of_key, k): _converted(of_value, v) for k, v in held.items()}
     if isinstance(kind, SequenceType):
-        of_item = _reader(kind.element)
+        of_item = value_reader(kind.element)
         return None if of_item is None else lambda held: [_converted(of_item, item) for item in held]
     return None
 
@@ -192,7 +213,7 @@ class ColumnValues:
         self.type = columns_type(schema, what)
         self._what = what
         self._writers = [value_writer(kind) for kind in self.type.types]
-        readers = [_reader(kind) for kind in self.type.types]
+        readers = [value_reader(kind) for kind in self.type.types]
         self._readers = readers if any(r is not None for r in readers) else None
 
     def inward(self, value: Any) -> tuple[Any, ...]:
@@ -209,8 +230,11 @@ class ColumnValues:
         try:
             return tuple([_converted(write, plain_value(i)) for i, write in zip(items, self._writers, strict=True)])
         except (OverflowError, ValueError) as error:
-            problem = f"{self._what} takes timestamps of the years 1 to 9999 in every time zone, not {value!r}: {error}"
-            raise InvalidRequestError(problem) from error
+            at = next(i for i, write in enumerate(self._writers) if _fails(write, items[i]))
+            raise InvalidRequestError(
+                f"field {self.type.names[at]} of {self._what} is of type {self.type.types[at]}: it takes timestamps of "
+                f"the years 1 to 9999 in the local time zone, not {items[at]!r}: {error}"
+            ) from error
 
     def outward(self, stored: Any) -> tuple[Any, ...]:
         """The tuple that Spark would give."""
@@ -222,6 +246,14 @@ class ColumnValues:
                 for item, read in zip(stored, self._readers, strict=True)
             ]
         )
+
+
+def _fails(write: Callable[[Any], Any] | None, value: Any) -> bool:
+    try:
+        _converted(write, plain_value(value))
+    except (OverflowError, ValueError):
+        return True
+    return False
 
 
 _compute: Any = pyarrow.compute

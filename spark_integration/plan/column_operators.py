@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import GroupedData
+from pyspark.sql import GroupedData, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.types import StructField, StructType
 
+from varvite.spark_integration.elements.arrow_values import zone_info
 from varvite.spark_integration.elements.row_values import columns_type
 from varvite.spark_integration.elements.types import RowElements
 from varvite.spark_integration.operators.aggregation.aggregations import aggregate_columns
@@ -109,6 +110,8 @@ def processor_operator(  # noqa: PLR0913  the parameters of Spark's method
     method = "transform_with_state_in_pandas" if in_pandas else "transform_with_state"
     make = PandasProcessorFunction if in_pandas else ProcessorFunction
     function = make(check_processor(processor, method), TimeMode.of(time_mode), output, key.columns)
+    if isinstance(function, PandasProcessorFunction):
+        function.zone = _session_zone()
     if function.drops_late_rows:
         _check_has_watermark(before, "time mode EventTime")
     return keyed_operator(
@@ -167,6 +170,7 @@ def group_state_operator(
         key_columns=key.columns,
         has_watermark=has_watermark(before),
     )
+    grouped.zone = _session_zone()
     return keyed_operator(before, key, "apply_in_pandas_with_state", grouped, RowElements(output), uid=uid, name=name)
 
 
@@ -203,6 +207,16 @@ def initial_state_of(grouped: Any, schema: StructType, key_columns: Sequence[str
             f"{key_type}; cast the columns"
         )
     return InitialState(rows=rows, columns=columns, key_columns=tuple(key_columns))
+
+
+def _session_zone() -> str | None:
+    """The time zone of the active session; None without one, as in a test without Spark."""
+    session = SparkSession.getActiveSession()
+    zone = None if session is None else session.conf.get("spark.sql.session.timeZone")
+    try:
+        return None if zone is None or zone_info(zone) is None else zone
+    except (ValueError, LookupError):  # a name that only Java has; Spark itself sends no timestamps then
+        return None
 
 
 def _check_output_mode(mode: Any) -> None:

@@ -8,6 +8,7 @@ Invariants: I4 (no row is kept from batch to batch), I5 (time is the batch's).
 | `stateful_processor` | `StatefulProcessor` |
 | `group_state` | functions with a `GroupState` |
 | `handle` | `StatefulProcessorHandle`: its states and timers |
+| `keys` | keys as Spark gives them |
 | `states` | value, list and map state with Spark's methods |
 | `pandas_rows` | rows as DataFrames, and back |
 """

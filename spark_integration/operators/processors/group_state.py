@@ -18,8 +18,8 @@ from varvite.changelog.types.factory import Types
 from varvite.spark_integration.elements.row_values import ColumnValues
 from varvite.spark_integration.functions.timers import USER_TIMERS, TimeDomain
 from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
+from varvite.spark_integration.operators.processors.keys import KeyTuples
 from varvite.spark_integration.operators.processors.pandas_rows import FRAME_ROWS, PandasRows, to_frame
-from varvite.spark_integration.operators.processors.stateful_processor import KeyTuples
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class GroupStateFunction(GroupedFunction):
         has_watermark: True if the stream has one.
     """
 
+    zone: str | None = None
+    """The session's time zone when the program was built; that of the input's columns counts more."""
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -74,8 +77,9 @@ class GroupStateFunction(GroupedFunction):
 
     def attach(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
-        self._keys = KeyTuples(backend, self._key_columns)
-        self._frames = PandasRows(self._output)
+        self._frames = PandasRows(self._output, self.zone)
+        self._keys = KeyTuples(backend, self._key_columns, in_pandas=True)
+        self._keys.set_zone(self._frames.zone)
         self._values = ColumnValues(self._schema, "the group's state")
         self._state = backend.get_state(ValueStateDescriptor(GROUP_STATE, self._values.type))
         domain = _DOMAINS.get(self._timeout)
@@ -91,6 +95,7 @@ class GroupStateFunction(GroupedFunction):
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
         self._frames.note_zone(batch.schema)
+        self._keys.set_zone(self._frames.zone)
         return [(batch, i) for i in range(batch.num_rows)]
 
     def process_group(self, key: Any, rows: list[Any], initial: list[Any]) -> Iterable[Any] | None:

@@ -1,8 +1,7 @@
 """Rows of Arrow batches as the pandas DataFrames that Spark's functions get, and DataFrames as output rows.
 
 Columns are converted by Spark's own converter, so they have the same dtypes as on Spark. As there, timestamps are naive
-in both directions, in the session's time zone: that of the input's columns, or, without timestamps in the input, the
-local one.
+in both directions, in the session's time zone.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_type
 
-from varvite.changelog.types.factory import as_type
 from varvite.spark_integration.elements.arrow_rows import read_column
 from varvite.spark_integration.elements.arrow_values import zone_in, zone_info
 from varvite.spark_integration.elements.clock_times import instant_of_frame
@@ -22,9 +20,8 @@ from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import tzinfo
 
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 FRAME_ROWS: Final = 10_000
 """Rows of a DataFrame at most; Spark's default."""
@@ -53,20 +50,27 @@ class PandasRows:
 
     Args:
         output: Columns of the output.
+        zone: The session's time zone, as far as the input does not say; None: the local one.
     """
 
-    def __init__(self, output: StructType) -> None:
+    def __init__(self, output: StructType, zone: str | None = None) -> None:
         self._names = output.names
         self._output = output
-        self._zone: str | None = None
-        self._writers = _writers(output, None)
+        self.zone = None if zone is None else zone_info(zone)
+        """The session's time zone; None: the local one."""
+        self._zone = zone
+        self._set_writers()
 
     def note_zone(self, schema: pa.Schema) -> None:
         """Take the time zone of the input's schema for the output."""
         zone = next(filter(None, (zone_in(field.type) for field in schema)), None)
         if zone is not None and zone != self._zone:
-            self._zone = zone
-            self._writers = _writers(self._output, zone_info(zone))
+            self._zone, self.zone = zone, zone_info(zone)
+            self._set_writers()
+
+    def _set_writers(self) -> None:
+        zoned = partial(instant_of_frame, self.zone)
+        self._writers = [_named(field, value_writer(field.dataType, zoned)) for field in self._output.fields]
 
     def rows(self, batch: pa.RecordBatch) -> list[Any]:
         """The rows of a batch."""
@@ -116,6 +120,8 @@ def rows_of_frame(
 
 
 def _values(series: Any, write: Callable[[Any], Any] | None) -> list[Any]:
+    if getattr(series.dtype, "tz", None) is not None:
+        series = series.dt.tz_convert("UTC")  # as on Spark: a date or a clock that is made of it is UTC's
     missing = series.isna().tolist()
     plain = [None if is_na else plain_value(value) for value, is_na in zip(series.tolist(), missing, strict=True)]
     if series.dtype == object:
@@ -134,13 +140,16 @@ def _without_missing(value: Any) -> Any:
     return value if differs is False else None
 
 
-def _writers(output: StructType, zone: tzinfo | None) -> list[Callable[[Any], Any] | None]:
-    """For each column the conversion of its plain values that sets their time zone; None where none is needed."""
-    zoned = partial(instant_of_frame, zone)
-    writers: list[Callable[[Any], Any] | None] = []
-    for field in output.fields:
+def _named(field: StructField, write: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    """The conversion of a column's values, with errors that say so."""
+
+    def write_value(value: Any) -> Any:
         try:
-            writers.append(value_writer(as_type(field.dataType), zoned))
-        except InvalidRequestError:  # a type that state cannot hold, which has no timestamps
-            writers.append(None)
-    return writers
+            return write(value)  # type: ignore[misc]  not called without one
+        except (InvalidRequestError, OverflowError, ValueError) as error:
+            raise InvalidRequestError(
+                f"output column {field.name!r} is declared {field.dataType.simpleString()}, but the function yielded "
+                f"{value!r} ({type(value).__name__}): {error}"
+            ) from error
+
+    return None if write is None else write_value

@@ -1,22 +1,26 @@
 """Runs Spark's `StatefulProcessor` as a keyed function of varvite, on Rows or on pandas DataFrames.
 
-Rows, keys and values are the same as on Spark: a key is a tuple; a row's values are those of pyarrow (an aware datetime
-for a timestamp, a dict for a struct); a pandas row goes through Spark's own conversion.
+Rows, keys and values are the same as on Spark: a row's values are those of pyarrow (an aware datetime for a timestamp,
+a dict for a struct); a pandas row goes through Spark's own conversion; a key is a tuple (`keys`).
 
 Invariants: I4 and I5 as `grouped_function`; the processor's time is the batch's.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
 from varvite.spark_integration.elements.arrow_rows import read_column, row_class
+from varvite.spark_integration.elements.arrow_values import zone_in, zone_info
+from varvite.spark_integration.elements.row_values import value_writer
 from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
 from varvite.spark_integration.operators.processors.handle import ProcessorHandle, ProcessorTimers, TimeMode
+from varvite.spark_integration.operators.processors.keys import KeyTuples
 from varvite.spark_integration.operators.processors.pandas_rows import PandasRows
 from varvite.storage.errors import InvalidRequestError
 
@@ -33,27 +37,8 @@ UNKNOWN_MS: Final = -1
 """Spark's value of an unknown time."""
 
 
-class KeyTuples:
-    """Turns stored keys into the tuples that Spark's functions get."""
-
-    def __init__(self, backend: KeyedStateBackend, columns: Sequence[str]) -> None:
-        self._type = backend.key_type
-        self._is_single = len(columns) == 1
-        self._make = partial(tuple.__new__, row_class(columns))
-
-    def of(self, key: Any) -> tuple[Any, ...]:
-        """The tuple of the grouping columns' values."""
-        if self._is_single:
-            return (None,) if key is None else (self._type.thaw(key),)
-        return tuple(self._type.thaw(key))
-
-    def row_of(self, key: Any) -> Row:
-        """The tuple as a Row, the form of a timer's key on Spark."""
-        return self._make(self.of(key))
-
-
 class ProcessorFunction(GroupedFunction):
-    """A `StatefulProcessor` on rows.
+    """A `StatefulProcessor` on rows. A naive datetime that it yields is one of UTC, as on Spark.
 
     Args:
         processor: The user's.
@@ -61,6 +46,9 @@ class ProcessorFunction(GroupedFunction):
         output: The output columns.
         key_columns: Names of the columns that make the key.
     """
+
+    in_pandas: ClassVar = False
+    """The processor gets DataFrames."""
 
     def __init__(
         self, processor: StatefulProcessor, mode: TimeMode, output: StructType, key_columns: Sequence[str]
@@ -74,7 +62,9 @@ class ProcessorFunction(GroupedFunction):
         self.drops_late_rows = mode is TimeMode.EVENT_TIME
 
     def attach(self, backend: KeyedStateBackend) -> None:
-        self._keys = KeyTuples(backend, self._key_columns)
+        self._keys = KeyTuples(backend, self._key_columns, in_pandas=self.in_pandas)
+        self._zone: str | None = None
+        self._write = value_writer(self._output, _of_utc)
         self._timers = None if self._mode is TimeMode.NONE else ProcessorTimers(backend, self._mode)
         self._handle = ProcessorHandle(backend, self._timers, self._mode)
         self._times = TimerValues()
@@ -97,6 +87,10 @@ class ProcessorFunction(GroupedFunction):
         self._until_ms = watermark_ms if self._mode is TimeMode.EVENT_TIME else time_ms
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
+        zone = next(filter(None, (zone_in(field.type) for field in batch.schema)), None)
+        if zone != self._zone:
+            self._zone = zone
+            self._keys.set_zone(None if zone is None else zone_info(zone))
         make = partial(tuple.__new__, row_class(batch.schema.names))
         names = batch.schema.names
         columns = [read_column(n, c, _plain_values) for n, c in zip(names, batch.columns, strict=True)]
@@ -130,18 +124,27 @@ class ProcessorFunction(GroupedFunction):
 
     def _outward(self, result: Any) -> Iterable[Any] | None:
         """The output rows; Spark reads a Row's values by name."""
-        return None if result is None else map(_by_name, result)
+        if result is None:
+            return None
+        rows, write = map(_by_name, result), self._write
+        return rows if write is None else map(write, rows)
 
 
 class PandasProcessorFunction(ProcessorFunction):
     """A `StatefulProcessor` on pandas DataFrames."""
 
+    in_pandas = True
+    zone: str | None = None
+    """The session's time zone when the program was built; that of the input's columns counts more."""
+
     def attach(self, backend: KeyedStateBackend) -> None:
         super().attach(backend)
-        self._frames = PandasRows(self._output)
+        self._frames = PandasRows(self._output, self.zone)
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
-        return self._frames.rows(batch)
+        rows = self._frames.rows(batch)
+        self._keys.set_zone(self._frames.zone)
+        return rows
 
     def _inward(self, rows: list[Any]) -> Iterator[Any]:
         return self._frames.frames(rows)
@@ -153,6 +156,10 @@ class PandasProcessorFunction(ProcessorFunction):
         if result is None:
             return None
         return (row for frame in result for row in self._frames.output_rows(frame))
+
+
+def _of_utc(naive: datetime) -> datetime:
+    return naive.replace(tzinfo=UTC)
 
 
 def _plain_values(column: pa.Array) -> list[Any]:
