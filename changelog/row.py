@@ -1,29 +1,38 @@
 """`Row`: an immutable record with optional field names, in the manner of PyFlink's and PySpark's rows.
 
-A row is a tuple: it hashes, compares and unpacks as one, and names take no part in equality (as in PySpark). Rows
-cannot be changed, because state keeps them as they are; `row.replace(a=1)` makes a new one.
+A row unpacks as a tuple does. As in PyFlink, names count in `in` and in `==`, and no row equals a tuple. Rows cannot be
+changed, because state keeps them as they are; `row.replace(a=1)` makes a new one.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-make_row: Any = cast("Any", tuple).__new__
+_tuple: Any = tuple
+make_row: Any = _tuple.__new__
 """`make_row(row_class(names), values)`: a row, without checks."""
-_get: Any = cast("Any", tuple).__getitem__
+
+
+def _is_equal(row: Any, values: Any) -> bool:
+    return _tuple_equal(row, values if isinstance(values, tuple) else tuple(values))
+
+
+_tuple_equal: Any = _tuple.__eq__
+_get: Any = _tuple.__getitem__
 
 
 class Row(tuple[Any, ...]):
     """A record: `Row(1, "a")`, or with names `Row(id=1, name="a")`.
 
-    Fields are read by position (`row[0]`), by name (`row["id"]`) or as attributes (`row.id`). `Row("id", "name")` may
-    be called like a class, `Row("id", "name")(1, "a")`, as in PyFlink. Unlike PyFlink, names keep their order.
+    Fields are read by position (`row[0]`), by name (`row["id"]`) or as attributes (`row.id`). `"id" in row` asks for a
+    name if the row has names, else for a value. Rows are equal if they have the same names, in any order, and the same
+    values. `Row("id", "name")` may be called like a class, `Row("id", "name")(1, "a")`.
     """
 
     __slots__ = ()
@@ -78,6 +87,30 @@ class Row(tuple[Any, ...]):
             return self[name]
         except KeyError:
             raise AttributeError(f"{self!r} has no field {name!r}") from None
+
+    def __contains__(self, item: object) -> bool:
+        return _tuple.__contains__(self, item) if self.FIELD_NAMES is None else item in self.FIELD_NAMES
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is type(other):
+            return _is_equal(self, other)
+        if not isinstance(other, Row):
+            return False
+        names, others = self.FIELD_NAMES, other.FIELD_NAMES
+        if names is None or others is None or len(names) != len(others):
+            return False
+        return set(names) == set(others) and _is_equal(self, other.get_fields_by_names(names))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__: Any = _tuple.__hash__
+    """Of the values in order, as in PyFlink: rows whose names have another order may differ in it though equal."""
+
+    def __setitem__(self, item: Any, value: object) -> None:
+        name = self.FIELD_NAMES[item] if self.FIELD_NAMES and isinstance(item, int) else item
+        remedy = f"row = row.replace({name}=...)" if self.FIELD_NAMES else "row = Row(...)"
+        raise TypeError(f"a Row cannot be changed, because state keeps it as it is; make another one, {remedy}")
 
     def __call__(self, *values: Any) -> Row:
         if len(values) != len(self):

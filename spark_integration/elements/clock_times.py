@@ -35,14 +35,15 @@ def local_time(microseconds: int) -> datetime:
 def local_instant(naive: datetime) -> datetime:
     """The point in time at which clocks of the local zone show this; `fold` counts.
 
-    Of a time that they skip it is what `mktime` gives: an hour on, as if they had not been put forward.
+    Of a time that they skip it is what `mktime` gives: an hour on, as if they had not been put forward. Raises
+    `OverflowError` if it is not within years 1 to 9999 of UTC.
     """
     try:
         seconds = int(naive.replace(microsecond=0).timestamp())
         return _EPOCH + timedelta(seconds=seconds, microseconds=naive.microsecond)
     except (OverflowError, ValueError):  # Python does not get over the first and the last day
         beside = naive + _DAY if naive.year == 1 else naive - _DAY
-        return naive.replace(tzinfo=beside.astimezone().tzinfo)
+        return naive.replace(tzinfo=beside.astimezone().tzinfo).astimezone(UTC)
 
 
 def instant_in(zone: tzinfo | None, naive: datetime) -> datetime:
@@ -68,7 +69,7 @@ def instant_of_frame(zone: tzinfo | None, naive: datetime) -> datetime:
 def _offset(zone: tzinfo | None, naive: datetime) -> timedelta:
     """Distance of a zone's clocks from UTC."""
     if zone is None:
-        return naive - local_instant(naive).astimezone(UTC).replace(tzinfo=None)
+        return naive - local_instant(naive).replace(tzinfo=None)
     return zone.utcoffset(naive) or timedelta(0)
 
 

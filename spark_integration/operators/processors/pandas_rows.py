@@ -111,6 +111,11 @@ def rows_of_frame(
         missing = [name for name in columns if name not in named]
         if missing:
             raise InvalidRequestError(f"the function yielded a DataFrame without the columns {missing}; it has {named}")
+        doubled = [name for name in columns if named.count(name) > 1]
+        if doubled:
+            raise InvalidRequestError(
+                f"the function yielded a DataFrame with several columns named {doubled}; it has {named}: rename them"
+            )
         series = [frame[name] for name in columns]
     else:
         if len(named) != len(columns):

@@ -222,7 +222,7 @@ class Running(StatefulProcessor):
 def test_a_processor_of_sparks(life: dict[str, Any]) -> None:
     with OperatorHarness.of_function(Running(), "k", INPUT, "k string, n bigint", **life) as harness:
         assert harness.process_batch([("a", 1), ("b", 2), ("a", 3)]) == [("a", 2), ("b", 1)]
-        assert harness.state("count", "a") == (2,)
+        assert tuple(harness.state("count", "a")) == (2,)
         harness.crash()
         harness.set_processing_time(100)
         assert harness.output[2:] == [("a", -2), ("b", -1)]

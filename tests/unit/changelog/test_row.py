@@ -1,4 +1,4 @@
-"""`Row` behaves as PyFlink's, but cannot be changed."""
+"""`Row` behaves as PyFlink's (pyflink/common/types.py), but cannot be changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from varvite.changelog.row import Row, row_class
 def test_fields_are_read_by_position_name_and_attribute() -> None:
     row = Row(name="Ann", age=11)
     assert (row[0], row["age"], row.name, row[-1], row[0:1]) == ("Ann", 11, "Ann", 11, ("Ann",))
-    assert (len(row), list(row), "Ann" in row) == (2, ["Ann", 11], True)
+    assert (len(row), list(row)) == (2, ["Ann", 11])
     assert row.get_field_names() == ["name", "age"], "in the order given, not sorted"
     assert row.get_fields_by_names(["age", "name"]) == [11, "Ann"]
 
@@ -59,10 +59,48 @@ def test_a_row_cannot_be_changed_but_replaced() -> None:
     assert row.age == 11
 
 
-def test_rows_compare_and_hash_as_tuples() -> None:
-    assert Row(a=1, b=2) == Row(1, 2) == (1, 2)
-    assert Row(a=1) != Row(a=2)
-    assert len({Row(a=1), Row(a=1), Row(a=2)}) == 2
+def test_in_asks_for_names_and_without_names_for_values() -> None:
+    """A guard such as `if "score" in row` took the other branch."""
+    row = Row(name="Alice", n=None)
+    assert ("name" in row, "Alice" in row, None in row, 0 in row) == (True, False, False, False)
+    assert ("Alice" in Row("Alice", 1), "name" in Row("Alice", 1)) == (True, False)
+
+
+def test_rows_are_equal_with_the_same_names_and_values() -> None:
+    assert Row(a=1, b=2) == Row(b=2, a=1)
+    assert Row(a=1, b=2) == Row("a", "b")(1, 2)
+    assert Row(1, 2) == Row(1, 2)
+    others = [
+        Row(a=2, b=1),
+        Row(b=1, a=2),
+        Row(1, 2),
+        (1, 2),
+        [1, 2],
+        Row(a=1),
+        Row(a=1, b=2, c=3),
+        Row(a=1, c=2),
+        None,
+    ]
+    for other in others:
+        assert Row(a=1, b=2) != other
+        assert other != Row(a=1, b=2)
+    assert Row(1, 2) != (1, 2)
+    assert Row(a=1) != Row(b=1)
+    assert Row(a=Row(x=1)) == Row(a=Row(x=1)) != Row(a=Row(y=1))
+
+
+def test_rows_hash_as_their_values() -> None:
+    assert len({Row(a=1), Row(a=1), Row(a=2), Row(b=1), Row(1), (1,)}) == 5
+    assert {Row(a=1): "x"}[Row("a")(1)] == "x"
+
+
+def test_a_change_of_an_item_says_what_to_do() -> None:
+    row = Row(n=1)
+    for item in (0, "n"):
+        with pytest.raises(TypeError, match=r"row = row\.replace\(n=\.\.\.\)"):
+            row[item] = 2
+    with pytest.raises(TypeError, match="cannot be changed"):
+        Row(1)[0] = 2
 
 
 def test_rows_become_dicts() -> None:

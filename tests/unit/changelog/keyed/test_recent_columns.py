@@ -9,6 +9,7 @@ import pytest
 
 from tests.jobs.batch_keys import keys_of
 from varvite.changelog.keyed.overlays.recent_columns import RecentColumns
+from varvite.changelog.row import Row
 from varvite.changelog.segments.column_changes import ColumnChanges
 from varvite.changelog.types.factory import Types
 from varvite.storage.format.records import StateSchema
@@ -66,7 +67,7 @@ def test_where_few_keys_are_found_nothing_is_remembered_for_a_while() -> None:
     assert found(recent, ["a"]) == {"a": 2}
 
 
-@pytest.mark.parametrize(("key_type", "keys"), [("double", [0.5]), ("struct<a:bigint,b:bigint>", [(1, 2)])])
+@pytest.mark.parametrize(("key_type", "keys"), [("double", [0.5]), ("struct<a:bigint,b:bigint>", [Row(a=1, b=2)])])
 def test_keys_whose_columns_say_less_than_their_stored_forms_are_left_to_the_table(
     key_type: str, keys: list[Any]
 ) -> None:

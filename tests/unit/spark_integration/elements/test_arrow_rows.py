@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 
 from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter
 from varvite.storage.errors import InvalidRequestError
@@ -87,3 +88,17 @@ def test_what_is_no_row_is_named_after_rows_too() -> None:
     writer = RowWriter(pa.schema([("k", pa.string()), ("n", pa.int64())]), "op")
     with pytest.raises(InvalidRequestError, match="yielded None, expected 2 columns"):
         writer.columns([("a", 1), None])
+
+
+def test_rows_of_columns_are_pysparks() -> None:
+    """Names count in `in`, not in `==`, other than in PyFlink's rows."""
+    kind = pa.schema([("k", pa.string()), ("s", pa.struct([("x", pa.int64())]))])
+    (row,) = RowReader(kind, ["k", "s"]).rows(pa.record_batch([["a"], [{"x": 1}]], kind))
+    own = Row(k="a", s=Row(x=1))
+    for one in (row, own):
+        assert ("k" in one, "a" in one, "x" in one.s) == (True, False, True)
+        assert one == own == ("a", (1,))
+        assert hash(one) == hash(own)
+        assert one.asDict(recursive=True) == {"k": "a", "s": {"x": 1}}
+        with pytest.raises(TypeError, match="item assignment"):
+            one[0] = "b"
