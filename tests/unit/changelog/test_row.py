@@ -45,8 +45,9 @@ def test_a_row_makes_rows_like_a_class() -> None:
     person = Row("name", "age")
     assert person("Ann", 11) == Row(name="Ann", age=11)
     assert person("Ann", 11).age == 11
-    with pytest.raises(ValueError, match="3 values"):
-        person(1, 2, 3)
+    for values in ((1, 2, 3), (1,)):
+        with pytest.raises(ValueError, match=f"{len(values)} values"):
+            person(*values)
 
 
 def test_a_row_cannot_be_changed_but_replaced() -> None:

@@ -84,6 +84,11 @@ def test_float_is_rounded_to_32_bits() -> None:
         Types.FLOAT().freeze(1e39)
 
 
+@pytest.mark.parametrize("kind", [Types.DOUBLE(), Types.FLOAT()])
+def test_an_int_becomes_a_float(kind: Any) -> None:
+    assert (type(kind.freeze(1)), kind.freeze(1)) == (float, 1.0)
+
+
 @pytest.mark.parametrize("wrong", [True, "1.0", None, 10**400, 1j])
 def test_what_is_no_float_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidRequestError):
