@@ -70,7 +70,7 @@ def test_a_value_put_and_removed_in_one_batch_is_gone(job: LivingJob) -> None:
 VALUES: list[tuple[str, Any, Any]] = [
     ("row", Types.ROW_NAMED(["id", "tag"], ["bigint", "string"]), Row(id=5, tag=None)),
     ("tuple", Types.TUPLE([Types.LONG(), Types.DOUBLE()]), (1, -0.5)),
-    ("nested", Types.LIST(Types.ROW(["int", Types.MAP("string", "int")])), [Row(1, {"a": None}), None]),
+    ("nested", Types.LIST(Types.ROW(["int", Types.MAP("string", "int")])), [Row(f0=1, f1={"a": None}), None]),
     ("instant", Types.INSTANT(), datetime(2024, 3, 31, 1, 30, tzinfo=timezone(timedelta(hours=1)))),
     ("big", Types.BIG_INT(), -(2**200)),
     ("pickled", Types.PICKLED_BYTE_ARRAY(), {"any": {1, 2}}),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.jobs.plain_rows import as_tuples
 from varvite.changelog.types.evolution import Converter, Incompatible, Same, Step, evolve, frozen_defaults
 from varvite.changelog.types.text import parse_type_string
 from varvite.changelog.types.wire import encode
@@ -21,13 +22,6 @@ def converted(old: str, new: str, value: Any, defaults: dict[str, Any] | None = 
     assert isinstance(decision, Converter), decision
     plain = msgspec.msgpack.decode(before.to_wire(before.freeze(value)), type=before.wire_schema)
     return after.thaw(after.from_wire(encode(decision.convert(plain))))
-
-
-def as_tuples(value: Any) -> Any:
-    """The value with tuples instead of the rows within it."""
-    if isinstance(value, tuple | list):
-        return (tuple if isinstance(value, tuple) else list)(map(as_tuples, value))
-    return {key: as_tuples(held) for key, held in value.items()} if isinstance(value, dict) else value
 
 
 NUMBERS = [
