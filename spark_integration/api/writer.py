@@ -262,6 +262,7 @@ class StreamWriter:
             checkpoint_location=str(location),
             parallelism=self._parallelism(spark, config),
             watermark_delay_ms=graph.watermark_delay_ms,
+            is_spark_watermark=graph.is_spark_watermark,
             input_delays=graph.input_delays,
             config=config,
             executors=expected_executors(spark.sparkContext.getConf().get),

@@ -12,6 +12,7 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 | `source_marker` | the decision about heartbeats, kept |
 | `spark_progress` | Spark's checkpoint location, read |
 | `spark_file_log` | Spark's log of the files that count |
+| `spark_watermark` | Spark's own watermark of a query |
 | `hadoop_files` | small files by Hadoop's file systems |
 | `state_table` | state as DataFrames |
 """

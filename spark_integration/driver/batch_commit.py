@@ -116,7 +116,12 @@ class BatchCommitter:
         ]
 
     def executed(
-        self, spec: BatchSpec, source_hash: str, summaries: Sequence[OperatorSummaries], latest_ms: Mapping[int, int]
+        self,
+        spec: BatchSpec,
+        source_hash: str,
+        summaries: Sequence[OperatorSummaries],
+        latest_ms: Mapping[int, int],
+        spark_watermark_ms: int | None = None,
     ) -> ExecutedBatch:
         """The batch with what its tasks answered.
 
@@ -125,6 +130,7 @@ class BatchCommitter:
             source_hash: Hash of the batch's end offsets, see `Commit.source_hash`.
             summaries: Those of the operators, in order.
             latest_ms: The largest event time of each input of the job, if it has several.
+            spark_watermark_ms: Spark's watermark after the batch, if Spark computes it and has one.
 
         Raises:
             IncompatibleError: the partitions do not agree about a state's schema.
@@ -135,7 +141,7 @@ class BatchCommitter:
             query_id=self._query_id,
             source_hash=source_hash,
             time_ms=spec.time_ms,
-            watermark_ms=next_watermark(self.watermark_ms, self._plan, summaries, inputs),
+            watermark_ms=next_watermark(self.watermark_ms, self._plan, summaries, inputs, spark_watermark_ms),
             watermark_before_ms=self.watermark_ms,
             operators=tuple(map(operator_layout, self.operators, summaries)),
             results=tuple(chain.from_iterable(operator.summaries for operator in summaries)),
@@ -170,15 +176,22 @@ def _held(watermark_ms: int | None) -> int | None:
 
 
 def next_watermark(
-    before_ms: int | None, plan: JobPlan, summaries: Sequence[OperatorSummaries], inputs: InputWatermarks
+    before_ms: int | None,
+    plan: JobPlan,
+    summaries: Sequence[OperatorSummaries],
+    inputs: InputWatermarks,
+    spark_watermark_ms: int | None = None,
 ) -> int | None:
     """The watermark of the next batch: behind the largest event time of the job's input; it never goes back (I5).
 
-    Of several inputs the one that is least far counts. `summaries` are those of the plan's operators, in order.
+    Where Spark computes a watermark it is that. Of several inputs the one that is least far counts. `summaries` are
+    those of the plan's operators, in order.
     """
     if not plan.operators or plan.input_ends:
         return before_ms
-    if plan.input_delays:
+    if plan.is_spark_watermark:
+        reached_ms = spark_watermark_ms
+    elif plan.input_delays:
         reached_ms = inputs.watermark_ms
     else:
         latest_ms, delay_ms = summaries[0].largest("event_time_max_ms"), plan.watermark_delay_ms

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from varvite.changelog.commit.base_decision import Adopt, SinkCommit
 from varvite.changelog.commit.batch_result import entry_time
 from varvite.spark_integration.connectors.heartbeat import without_heartbeat
+from varvite.spark_integration.connectors.spark_watermark import SparkWatermark
 from varvite.spark_integration.driver.batch_commit import BatchCommitter
 from varvite.spark_integration.driver.batch_executor import BatchExecutor
 from varvite.spark_integration.driver.job_start import JobStart, check_operators
@@ -81,6 +82,7 @@ class Coordinator:
         self._services = JobServices(plan, self._run, clock)
         self._executor = BatchExecutor(spark, plan, self._services.copies)
         self._committer = BatchCommitter(self._run, plan, self._executor.operator_requests(self._run.record))
+        self._watermark = SparkWatermark(plan.input.sparkSession, plan.job) if plan.is_spark_watermark else None
         self._stop_requested = threading.Event()
         self._in_batch = threading.Lock()
         self.statistics = self._services.statistics
@@ -196,7 +198,9 @@ class Coordinator:
         spec, results = self._attempt(rows, batch, time_ms)
         executed_s = self._clock.monotonic_s()
         summaries = tuple(result.summaries for result in results)
-        executed = self._committer.executed(spec, source_hash.result(), summaries, self._executor.latest_ms)
+        watermark_ms = self._watermark.after_batch() if self._watermark else None
+        latest_ms = self._executor.latest_ms
+        executed = self._committer.executed(spec, source_hash.result(), summaries, latest_ms, watermark_ms)
         committing = self._services.thread.submit(lambda: self._commit(executed))
         try:  # Spark takes as long to analyse a plan as a disk to write; nobody executes it before the commit
             output = self._executor.output_rows(results)

@@ -260,7 +260,12 @@ _compute: Any = pyarrow.compute
 
 
 def event_times_ms(column: Any) -> Any:
-    """The milliseconds of a column of timestamps (int64); any other column is returned unchanged."""
+    """The milliseconds of a column of timestamps, or of the ends of a column of windows (int64).
+
+    A column of numbers is milliseconds already.
+    """
+    if pa.types.is_struct(column.type):
+        column = _compute.struct_field(column, "end")
     if not pa.types.is_timestamp(column.type):
         return column
     cut = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)

@@ -23,7 +23,7 @@ from varvite.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from varvite.spark_integration.plan.transformations import GraphSettings
+    from varvite.spark_integration.plan.transformations import EventTime, GraphSettings
 
 Source = DataFrameSource | CollectionSource
 Path = tuple[Source, tuple[StepTransformation, ...]]
@@ -130,4 +130,26 @@ def _branch(
     if assigned:
         last = path[assigned[-1]]
         return branch, InputDelay(last.watermark_delay_ms, last.idle_timeout_ms)
+    if source_time is not None and source_time.spark_watermarks:
+        _check_own_watermark(source, source_time)
     return branch, InputDelay(source_time.delay_ms if source_time else None)
+
+
+def _check_own_watermark(source: Source, event_time: EventTime) -> None:
+    """Check that the watermark of a united or connected DataFrame is told by one of its columns.
+
+    Spark has one watermark for all inputs of a query, and not one for each of them.
+    """
+    if event_time.spark_watermarks == 1 and event_time.column is not None:
+        return
+    raise InvalidRequestError(
+        f"the DataFrame with the columns {source.elements.schema.names} has "
+        + (
+            f"{event_time.spark_watermarks} watermarks (withWatermark)"
+            if event_time.spark_watermarks > 1
+            else "a watermark (withWatermark), but not its column"
+        )
+        + ", so its own watermark cannot be told beside that of another input: call "
+        "assign_timestamps_and_watermarks on the stream before the union or connect, or unite the inputs with "
+        "DataFrame.union before from_dataframe"
+    )

@@ -62,6 +62,8 @@ class GraphPlan:
     operators: tuple[OperatorPlan, ...]
     """In order; the first reads the prepared rows. There may be none."""
     watermark_delay_ms: int | None
+    is_spark_watermark: bool
+    """Spark computes the watermark."""
     input_delays: tuple[InputDelay, ...]
     """The watermark of each branch. Empty: there are no branches."""
     elements: ElementType
@@ -120,6 +122,7 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
         preparation=preparation,
         operators=tuple(operators),
         watermark_delay_ms=event_time.delay_ms if event_time else None,
+        is_spark_watermark=event_time is not None and event_time.spark_watermarks > 0,
         input_delays=delays,
         elements=end.elements,
     )
@@ -200,7 +203,8 @@ def _preparation(
     assigned = [step for step in first.steps if step.step == "timestamps"]
     output = first.steps[-1].elements if first.steps else source.elements
     # Elements that are no longer the input's rows have their timestamps in a column of their own.
-    beside = bool(assigned) or (source_time is not None and any(step.step != "timestamps" for step in first.steps))
+    column = source_time.column if source_time else None
+    beside = bool(assigned) or (column is not None and any(step.step != "timestamps" for step in first.steps))
     functions = [step.function for step in first.steps]
     if first.operator is not None and first.operator.key is not None:
         functions.append(first.operator.key.function)
@@ -209,14 +213,15 @@ def _preparation(
         output=output,
         steps=_steps(first, settings),
         key=key,
-        event_time_from=source_time.column if source_time else None,
+        event_time_from=column,
         event_time_out=beside and first.operator is not None,
         broadcasts=broadcasts_of(functions),
     )
     if not beside:
         return preparation, source_time
-    delay = assigned[-1].watermark_delay_ms if assigned else source_time.delay_ms if source_time else None
-    return preparation, EventTime(EVENT_TIME_COLUMN, delay)
+    if assigned or source_time is None:
+        return preparation, EventTime(EVENT_TIME_COLUMN, assigned[-1].watermark_delay_ms if assigned else None)
+    return preparation, replace(source_time, column=EVENT_TIME_COLUMN)
 
 
 def _with_elements(

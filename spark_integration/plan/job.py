@@ -54,6 +54,8 @@ class JobPlan:
     """Partitions of every operator that has no number of its own; at least 1, at most `config.max_parallelism`."""
     watermark_delay_ms: int | None
     """Distance of the watermark behind the largest event time; None without an event time column."""
+    is_spark_watermark: bool = False
+    """Spark computes the watermark, and each batch reads it there."""
     input_delays: tuple[InputDelay, ...] = ()
     """The watermark of each branch of the preparation. Empty: the job has one input."""
     config: JobConfig

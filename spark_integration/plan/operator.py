@@ -280,6 +280,15 @@ def timestamp_column_of(schema: StructType, column: str | None) -> str | None:
     return column if isinstance(schema[column].dataType, (TimestampType, TimestampNTZType)) else None
 
 
+def is_window(kind: DataType) -> bool:
+    """True for the type that Spark's `window` and `session_window` have: a struct of a start and an end."""
+    return (
+        isinstance(kind, StructType)
+        and kind.names == ["start", "end"]
+        and all(isinstance(f.dataType, (TimestampType, TimestampNTZType)) for f in kind.fields)
+    )
+
+
 def plan_operator(
     input_schema: StructType,
     key_columns: Sequence[str],

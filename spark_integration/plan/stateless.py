@@ -14,7 +14,7 @@ from varvite.spark_integration.functions.output_tag import OutputTag
 from varvite.spark_integration.functions.pickling import pickle_step
 from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
 from varvite.spark_integration.plan.branches import check_can_meet
-from varvite.spark_integration.plan.operator import check_columns, elements_of, timestamp_column_of
+from varvite.spark_integration.plan.operator import check_columns, elements_of, is_window, timestamp_column_of
 from varvite.spark_integration.plan.transformations import (
     DataFrameSource,
     EventTime,
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 WATERMARK_DELAY: Final = "spark.watermarkDelayMs"
 """The metadata key with which `DataFrame.withWatermark` marks a column."""
+_WITHOUT_WATERMARK: Final = frozenset({"FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState"})
+"""Nodes of a logical plan behind which Spark knows no watermark."""
 
 
 def dataframe_source(df: Any) -> DataFrameSource:
@@ -50,21 +52,48 @@ def dataframe_source(df: Any) -> DataFrameSource:
     if not df.isStreaming:
         raise InvalidRequestError("the DataFrame is not streaming; make it with spark.readStream")
     check_columns(df.schema, "the input")
-    return DataFrameSource(elements=RowElements(df.schema), dataframe=df, event_time=event_time_of(df.schema))
+    event_time = event_time_of(df.schema)
+    watermarks = spark_watermarks(df._jdf.queryExecution().analyzed())  # noqa: SLF001  there is no other way
+    if watermarks:
+        event_time = replace(event_time or EventTime(None, None), spark_watermarks=watermarks)
+    return DataFrameSource(elements=RowElements(df.schema), dataframe=df, event_time=event_time)
+
+
+def spark_watermarks(plan: Any) -> int:
+    """Number of `withWatermark` calls whose watermark reaches the end of a logical plan.
+
+    Behind an arbitrary function with state Spark itself says that no watermark is known.
+    """
+    name = str(plan.nodeName())
+    if name == "EventTimeWatermark":
+        return 1
+    is_processing_time = name.startswith("TransformWithState") and str(plan.timeMode()) == "ProcessingTime"
+    if name in _WITHOUT_WATERMARK or is_processing_time:
+        return 0
+    children = plan.children()
+    return sum(spark_watermarks(children.apply(number)) for number in range(children.size()))
 
 
 def event_time_of(schema: StructType) -> EventTime | None:
-    """The event time column of a DataFrame.
+    """The event time column of a DataFrame: timestamps, or windows, whose event time is their end.
 
     Raises:
-        InvalidRequestError: It has more than one.
+        InvalidRequestError: It has more than one, or one of another type.
     """
     marked = [f for f in schema.fields if WATERMARK_DELAY in f.metadata]
     if len(marked) > 1:
         raise InvalidRequestError(
             f"the stream has several event time columns: {[f.name for f in marked]}; call withWatermark once"
         )
-    return EventTime(marked[0].name, int(marked[0].metadata[WATERMARK_DELAY])) if marked else None
+    if not marked:
+        return None
+    column = marked[0]
+    if timestamp_column_of(schema, column.name) is None and not is_window(column.dataType):
+        raise InvalidRequestError(
+            f"the event time column {column.name!r} has the type {column.dataType.simpleString()}, and an event time "
+            "is a timestamp or a window: call withWatermark on such a column, or drop it before from_dataframe"
+        )
+    return EventTime(column.name, int(column.metadata[WATERMARK_DELAY]))
 
 
 def with_watermark(source: Transformation, column: str, delay: Any) -> DataFrameSource:
@@ -79,10 +108,14 @@ def with_watermark(source: Transformation, column: str, delay: Any) -> DataFrame
             "assign_timestamps_and_watermarks before the first stateful operator"
         )
     if source.event_time is not None:
-        raise InvalidRequestError(
-            f"the stream has the event time column {source.event_time.column!r} already; call with_watermark once"
-        )
+        raise InvalidRequestError(f"the stream has {_described(source.event_time)} already; call with_watermark once")
     return replace(source, event_time=event_time_column(source.elements.schema, column, delay))
+
+
+def _described(event_time: EventTime) -> str:
+    if event_time.column is None:
+        return "Spark's watermark"
+    return f"the event time column {event_time.column!r}"
 
 
 def event_time_column(schema: StructType, column: str, delay: Any) -> EventTime:

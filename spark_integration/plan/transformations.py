@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 class EventTime:
     """The column with the event time: one that `with_watermark` named, here or in Spark, or that a function filled."""
 
-    column: str
+    column: str | None
+    """None: the stream has a watermark, but no column with the event time any more."""
     delay_ms: int | None
-    """Distance of the watermark behind the largest event time; None: there is no watermark."""
+    """Distance of the watermark behind the largest event time; None: there is no watermark, or it is Spark's."""
+    spark_watermarks: int = 0
+    """Number of `withWatermark` calls in the plan of the DataFrame: Spark computes the watermark. 0: it is ours."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -114,9 +114,9 @@ class GroupedBatch:
 
     def is_late(self, times_ms: Sequence[int | None]) -> list[bool] | None:
         """For each of these event times, true if its row is late; None if none is."""
-        watermark_ms = self._late_watermark_ms
-        if watermark_ms is None or not self._function.drops_late_rows:
+        if not self._function.drops_late_rows:
             return None
+        watermark_ms = max(self._late_watermark_ms or 0, 0)  # Spark's begins at 0
         late = [time_ms is not None and time_ms <= watermark_ms for time_ms in times_ms]
         return late if any(late) else None
 

@@ -211,3 +211,20 @@ def counted(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iter
     if state.hasTimedOut:
         state.remove()
     yield pd.DataFrame({"k": [key[0]], "what": ["group"], "data": [repr(told)]}, dtype=object)
+
+
+class WatermarkTimes(StatefulProcessor):
+    """Tells rows, watermark and timers of a key."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        seen = sorted(row.v for row in rows)
+        for v in seen:
+            self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + v * 1000 + 1)
+        yield Row(k=key[0], what=f"rows {seen}", at=timerValues.getCurrentWatermarkInMs())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        what = f"timer {expiredTimerInfo.getExpiryTimeInMs()}"
+        yield Row(k=key[0], what=what, at=timerValues.getCurrentWatermarkInMs())

@@ -35,6 +35,7 @@ def committer_of(run: JobRun, *uids: str, **plan: Any) -> BatchCommitter:
         "input_delays": (),
         "input_ends": False,
         "watermark_delay_ms": None,
+        "is_spark_watermark": False,
     }
     made = BatchCommitter(run, SimpleNamespace(**settings | plan), [r.operator for r in requests])  # type: ignore[arg-type]
     made.start("query")

@@ -29,3 +29,13 @@ def test_milliseconds_are_left_as_they_are() -> None:
         assert event_times_ms(pa.array([-1, 1], pa.timestamp(unit))).to_pylist() == (
             [-1, 1] if unit == "ms" else [-1000, 1000]
         )
+
+
+def test_the_event_time_of_a_window_is_its_end() -> None:
+    """As in Spark, also where the column is a part of a larger one, and for a window that is null."""
+    kind = pa.struct([pa.field("start", pa.timestamp("us", "UTC")), pa.field("end", pa.timestamp("us", "UTC"))])
+    windows = pa.array(
+        [{"start": 0, "end": 60_000_000}, None, {"start": -1, "end": None}, {"start": 5, "end": -1}], kind
+    )
+    assert event_times_ms(windows).to_pylist() == [60_000, None, None, -1]
+    assert event_times_ms(windows.slice(1)).to_pylist() == [None, None, -1]

@@ -195,6 +195,17 @@ def test_the_event_time_column_is_the_one_with_a_watermark() -> None:
         event_time_of(two)
 
 
+@pytest.mark.parametrize(
+    "kind", [t.LongType(), t.DateType(), schema(a=t.TimestampType()), t.ArrayType(t.TimestampType())]
+)
+def test_a_window_is_an_event_time_and_any_other_type_is_refused_with_its_column(kind: t.DataType) -> None:
+    delay = {"spark.watermarkDelayMs": 600_000}
+    window = schema(start=t.TimestampType(), end=t.TimestampType())
+    assert event_time_of(t.StructType([t.StructField("w", window, True, delay)])) == EventTime("w", 600_000)
+    with pytest.raises(InvalidRequestError, match=r"column 'w' has the type .*timestamp or a window"):
+        event_time_of(t.StructType([t.StructField("w", kind, True, delay)]))
+
+
 @pytest.mark.parametrize("delay", ["10 seconds", "10 s", 10_000, timedelta(seconds=10)])
 def test_a_watermark_takes_a_delay_in_every_form(delay: Any) -> None:
     columns = schema(k=t.StringType(), ts=t.TimestampType(), local=t.TimestampNTZType())
