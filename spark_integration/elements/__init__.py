@@ -6,6 +6,7 @@
 | `columns` | values of a type as columns |
 | `arrow_rows` | rows from and to Arrow |
 | `arrow_values` | Python values as Arrow columns |
+| `input_errors` | the error of rows that cannot be read |
 | `row_values` | rows as values of a state |
 | `clock_times` | points in time and what clocks show |
 | `grouped_rows` | the rows of a batch by key |

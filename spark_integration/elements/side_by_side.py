@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from varvite.spark_integration.elements.arrow_rows import quoted
+from varvite.spark_integration.elements.input_errors import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,9 +135,11 @@ class StreamReader:
         self._column = rows_column(number)
 
     def rows(self, batch: pa.RecordBatch) -> list[Any]:
-        """The elements of a batch."""
-        rows: Any = batch.column(self._column)
-        return self._reader.rows(pa.RecordBatch.from_struct_array(rows))
+        """The elements of a batch. Raises `UnreadableInputError`."""
+        column: Any = batch.column(self._column)
+        rows = pa.RecordBatch.from_struct_array(column)
+        with reading(rows, rows.schema.names, self._reader.rows):
+            return self._reader.rows(rows)
 
 
 class ConnectedReader:
@@ -153,7 +156,10 @@ class ConnectedReader:
         return StreamReader(self._readers[number], number)
 
     def rows(self, batch: pa.RecordBatch) -> list[tuple[int, Any]]:
-        """The pairs of a batch."""
-        elements = {number: iter(self._readers[number].rows(rows)) for number, rows in split(batch)}
+        """The pairs of a batch. Raises `UnreadableInputError`."""
+        elements: dict[int, Iterator[Any]] = {}
+        for number, rows in split(batch):
+            with reading(rows, rows.schema.names, self._readers[number].rows):
+                elements[number] = iter(self._readers[number].rows(rows))
         numbers: Any = batch.column(INPUT_COLUMN).to_pylist()
         return [(number, next(elements[number])) for number in numbers]

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from varvite.changelog.types.factory import parse_type_string
 from varvite.changelog.types.key_wire import key_writer
+from varvite.spark_integration.elements.input_errors import reading
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, OUTPUT_COLUMN, rows_column
 from varvite.spark_integration.elements.types import RowElements
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_GROUP_COLUMN, SUMMARY_COLUMN
@@ -109,7 +110,9 @@ class HarnessInput:
         return pa.RecordBatch.from_arrays([numbers, rows], names=[INPUT_COLUMN, rows_column(number)])
 
     def _keyed(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        keys = KeyReader(self._request, batch.schema).keys(batch)
+        reader = KeyReader(self._request, batch.schema)
+        with reading(batch, self._request.key_columns, reader.keys):
+            keys = reader.keys(batch)
         groups = [self._key_group(key) for key in keys]
         keyed: Any = batch.append_column(KEY_GROUP_COLUMN, pa.array(groups, pa.int32()))
         rows: dict[int, list[int]] = {}

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from varvite.changelog.api.functions import ReduceFunction
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.keyed.view import StateView, ViewedTimer
+from varvite.spark_integration.elements.input_errors import UnreadableInputError
 from varvite.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varvite.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction
 from varvite.spark_integration.functions.timers import MIN_WATERMARK
@@ -339,6 +340,9 @@ class OperatorHarness:
         """Functions before the operator raise as the operator does, which drops the batch."""
         try:
             return run()
+        except UnreadableInputError as failed:
+            self.fail_batch()
+            raise failed.cause from failed.cause.__cause__
         except StepError as failed:
             self.fail_batch()
             error = user_error(failed.cause, None, failed.where)

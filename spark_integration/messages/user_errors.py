@@ -17,7 +17,13 @@ from pyspark import cloudpickle
 from varvite.spark_integration.messages.protocol import UserError
 from varvite.spark_integration.processes import end_if_forked
 from varvite.storage import errors
-from varvite.storage.errors import CONTEXT_FIELDS, IncompatibleError, UserFunctionError, VarviteError
+from varvite.storage.errors import (
+    CONTEXT_FIELDS,
+    IncompatibleError,
+    InvalidRequestError,
+    UserFunctionError,
+    VarviteError,
+)
 
 
 def user_code_raises() -> tuple[type[BaseException], ...]:
@@ -61,7 +67,13 @@ class UserErrorRaised(Exception):  # noqa: N818  not an error of ours: it carrie
         self.partition = partition
 
 
-def user_function_error(raised_in: UserErrorRaised, job: str, batch: int) -> UserFunctionError | IncompatibleError:
+READING: Final = "while rows of the input were read"
+"""Place of an error that no function has raised: the input itself is wrong."""
+
+
+def user_function_error(
+    raised_in: UserErrorRaised, job: str, batch: int
+) -> UserFunctionError | IncompatibleError | InvalidRequestError:
     """The error that the user gets to see."""
     error = raised_in.error
     key = "" if error.key is None else f" at key {error.key}"
@@ -78,7 +90,8 @@ def user_function_error(raised_in: UserErrorRaised, job: str, batch: int) -> Use
             cause = pickle.loads(error.pickled)  # noqa: S301  made by this job's own worker from its own function
         except Exception:  # noqa: BLE001  a class that only exists on the executor
             cause = None
-        if isinstance(cause, IncompatibleError) and error.key is None:
+        of_no_function = (IncompatibleError, InvalidRequestError) if error.where == READING else IncompatibleError
+        if isinstance(cause, of_no_function) and error.key is None:
             cause.with_context(job=job, operator=raised_in.operator, partition=raised_in.partition, batch=batch)
             return cause
         if isinstance(cause, BaseException):

@@ -16,7 +16,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 from varvite.spark_integration.elements.side_by_side import ConnectedElements, split
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
 from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
-from varvite.spark_integration.plan.preparation import PreparationTask, applied, changes_elements, event_times
+from varvite.spark_integration.plan.preparation import (
+    PreparationTask,
+    applied,
+    changes_elements,
+    event_times,
+    read_elements,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,7 +155,7 @@ class _BranchRun:
         elements: list[Any] = []
         stamps = event_times(batch, plan.event_time_from)
         if self._reads:
-            elements = plan.input.reader(batch.schema).rows(batch)
+            elements = read_elements(plan.input, batch)
             elements, stamps = self.timing.run(elements, stamps)
             self._update_latest(stamps)
             elements, stamps = self.chain.run(elements, stamps)

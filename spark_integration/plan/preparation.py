@@ -18,9 +18,10 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from varvite.spark_integration.elements.arrow_task import map_in_arrow, promptly
+from varvite.spark_integration.elements.input_errors import UnreadableInputError, reading
 from varvite.spark_integration.elements.row_values import event_times_ms
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, FAILURE_COLUMN, KEY_COLUMN, UserError
-from varvite.spark_integration.messages.user_errors import UserErrorRaised, user_error
+from varvite.spark_integration.messages.user_errors import READING, UserErrorRaised, user_error
 from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
 from varvite.storage.errors import InvalidRequestError
 
@@ -187,6 +188,8 @@ class PreparationTask:
                 self._latest.add(run.latest)
         except StepError as failed:
             yield from self._failed(partition, user_error(failed.cause, None, failed.where), schema)
+        except UnreadableInputError as error:
+            yield from self._failed(partition, user_error(error.cause, None, READING), schema)
         except InvalidRequestError as error:
             yield from self._failed(partition, user_error(error, None), schema)
         for _ in batches:  # a task that stops reading early would break the pipe
@@ -231,7 +234,7 @@ def prepared(plan: Preparation, chain: FunctionChain, batch: pa.RecordBatch) -> 
         StepError: A user's function raised.
         InvalidRequestError: An element does not fit the declared type.
     """
-    elements = plan.input.reader(batch.schema).rows(batch)
+    elements = read_elements(plan.input, batch)
     elements, stamps = chain.run(elements, event_times(batch, plan.event_time_from))
     if plan.changes_elements:
         columns = plan.output.writer("").columns(elements)
@@ -245,6 +248,13 @@ def prepared(plan: Preparation, chain: FunctionChain, batch: pa.RecordBatch) -> 
         names.append(KEY_COLUMN)
         columns.append(chain.keys(elements))
     return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def read_elements(kind: ElementType, batch: pa.RecordBatch) -> list[Any]:
+    """The elements of a batch of the input. Raises `UnreadableInputError`."""
+    reader = kind.reader(batch.schema)
+    with reading(batch, kind.schema.names, reader.rows):
+        return reader.rows(batch)
 
 
 def changes_elements(steps: Sequence[Step]) -> bool:

@@ -237,7 +237,8 @@ def failure_error(failure: WorkerFailure, task: TaskRequest) -> VarviteError:
     if isinstance(error, OSError) and error.errno:
         error = did_not_happen(error, "the state worker")
     if not isinstance(error, VarviteError):
-        error = DidNotHappenError(f"the state worker failed: {failure.exception_type}: {failure.message}")
+        kind = InvariantError if failure.is_repeated else DidNotHappenError
+        error = kind(f"the state worker failed: {failure.exception_type}: {failure.message}")
     error.add_note(f"{WORKER_NOTE}\n{failure.traceback}")
     return error.with_context(**_context(task))
 

@@ -104,6 +104,8 @@ class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str
     pickled: bytes | None = None
     """The exception, if it is a `VarviteError`."""
+    is_repeated: bool = False
+    """The same request would fail in the same way: trying it again does not help."""
 
 
 class Channel:

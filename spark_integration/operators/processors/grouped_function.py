@@ -120,6 +120,10 @@ class GroupedBatch:
         late = [time_ms is not None and time_ms <= watermark_ms for time_ms in times_ms]
         return late if any(late) else None
 
+    def read(self, rows: pa.RecordBatch) -> list[Any]:
+        """The rows of a batch in the function's form, without effect."""
+        return self._function.read(rows)
+
     def add(
         self, batch: pa.RecordBatch, key_groups: list[int], keys: list[Any], late: list[bool] | None, columns: list[str]
     ) -> None:

@@ -13,6 +13,7 @@ import importlib
 import io
 import logging
 import pickle
+import struct
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
     from varvite.spark_integration.worker.process.request_queue import PendingRequest
 
 _log: Final = logging.getLogger(__name__)
+_BUGS: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""Errors of a program: it makes them again of the same input."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +164,7 @@ def describe_failure(error: BaseException) -> WorkerFailure:
         message=message_of(error),
         traceback=traceback_of(error),
         pickled=pickled,
+        is_repeated=isinstance(error, _BUGS),
     )
 
 

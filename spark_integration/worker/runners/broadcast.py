@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow.compute
 
+from varvite.spark_integration.elements.input_errors import UnreadableInputError, reading
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedReader, rows_column
 from varvite.spark_integration.functions.broadcast import BroadcastFunction, KeyedBroadcastProcessFunction
 from varvite.spark_integration.functions.keyed import MIN_WATERMARK, KeyedProcessContext
-from varvite.spark_integration.messages.user_errors import user_code_raises
+from varvite.spark_integration.messages.user_errors import READING, user_code_raises
 from varvite.spark_integration.plan.broadcast_input import BROADCAST, OWN
 from varvite.spark_integration.worker.runners.operator import OperatorRunner
 from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext
@@ -146,14 +147,17 @@ class BroadcastRunner(OperatorRunner):
             self._prepare_input(batch.schema)
         count = self._broadcast_rows(batch)
         out: list[Any] = []
-        if count:
-            self._run_broadcast(batch.slice(0, count), out)
-        if count < batch.num_rows:
-            rows = batch.slice(count)
-            if self._is_keyed:
-                out += super().run(rows)
-            else:
-                self._run_own(rows, out)
+        try:
+            if count:
+                self._run_broadcast(batch.slice(0, count), out)
+            if count < batch.num_rows:
+                rows = batch.slice(count)
+                if self._is_keyed:
+                    out += super().run(rows)
+                else:
+                    self._run_own(rows, out)
+        except UnreadableInputError as error:
+            self.fail(error.cause, None, READING)
         return out
 
     def _prepare_input(self, schema: pa.Schema) -> None:
@@ -175,11 +179,14 @@ class BroadcastRunner(OperatorRunner):
 
     def _run_broadcast(self, rows: pa.RecordBatch, out: list[Any]) -> None:
         self._has_broadcast = True
-        whole: Any = rows.column(rows_column(BROADCAST)).to_pylist()
+        column = rows_column(BROADCAST)
+        read = self._broadcast_reader.rows
+        elements = read(rows)
+        with reading(rows, [column], read):
+            whole: Any = rows.column(column).to_pylist()
         self._digest.update("".join(f"{row!r}\n" for row in whole).encode())
         self._backend.records += rows.num_rows
         self._backend.unset_current_key()
-        elements = self._broadcast_reader.rows(rows)
         self._each(elements, self._timestamps(rows), self._process_broadcast, self._broadcast_context, out)
 
     def _run_own(self, rows: pa.RecordBatch, out: list[Any]) -> None:

@@ -16,6 +16,7 @@ from varvite.changelog.operator_state.backend import OperatorStateBackend
 from varvite.changelog.types.factory import parse_type_string
 from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
 from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter, read_column
+from varvite.spark_integration.elements.input_errors import UnreadableInputError, reading
 from varvite.spark_integration.elements.key_group_order import in_key_group_order
 from varvite.spark_integration.elements.row_values import event_times_ms
 from varvite.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
@@ -30,7 +31,7 @@ from varvite.spark_integration.messages.protocol import (
     answer_schema,
     row_tag,
 )
-from varvite.spark_integration.messages.user_errors import user_code_raises, user_error
+from varvite.spark_integration.messages.user_errors import READING, user_code_raises, user_error
 from varvite.spark_integration.operators.processors.grouped_function import (
     INITIAL_COLUMN,
     GroupedBatch,
@@ -211,22 +212,31 @@ class OperatorRunner:
             self._prepare_input(batch.schema)
         if self._grouped is None and self._request.parallelism > 1:
             batch = in_key_group_order(batch, self._key_group_index)
-        keys = self._key_reader.keys(batch)
+        self._backend.records += batch.num_rows
+        out: list[Any] = []
+        try:
+            key_groups, keys, timestamps, rows = self._read(batch)
+        except UnreadableInputError as error:
+            self.fail(error.cause, None, READING)
+            return out
+        if self._grouped is None:
+            self._backend.prefetch(key_groups, keys)
+            self._loop(zip(key_groups, keys, rows, strict=True), timestamps, out)
+        return out
+
+    def _read(self, batch: pa.RecordBatch) -> tuple[list[int], list[Any], list[int | None] | None, list[Any]]:
+        """Key groups, keys, timestamps and rows of a batch; of a function on groups these have the rows."""
+        key_reader, grouped = self._key_reader, self._grouped
+        with reading(batch, self._request.key_columns, key_reader.keys):
+            keys = key_reader.keys(batch)
         key_groups: Any = batch.column(self._key_group_index).to_pylist()
         timestamps = self._timestamps(batch)
-        self._backend.records += batch.num_rows
-        if self._grouped is not None:
-            try:
-                late = self._grouped.is_late(timestamps or ())
-                self._grouped.add(batch, key_groups, keys, late, self._columns)
-            except Exception as error:  # noqa: BLE001  a column that the function's form cannot take
-                self.fail(error, None)
-            return []
-        rows = self._row_reader.rows(batch)
-        self._backend.prefetch(key_groups, keys)
-        out: list[Any] = []
-        self._loop(zip(key_groups, keys, rows, strict=True), timestamps, out)
-        return out
+        if grouped is None:
+            with reading(batch, self._columns, self._row_reader.rows):
+                return key_groups, keys, timestamps, self._row_reader.rows(batch)
+        with reading(batch, self._columns, lambda rows: grouped.read(rows.select(self._columns))):
+            grouped.add(batch, key_groups, keys, grouped.is_late(timestamps or ()), self._columns)
+        return key_groups, keys, timestamps, []
 
     def _loop(self, items: Iterator[tuple[int, Any, Any]], timestamps: list[int | None] | None, out: list[Any]) -> None:
         process, context, extend = self._process, self._context, out.extend

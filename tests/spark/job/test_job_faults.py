@@ -9,15 +9,23 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.spark.conftest import FileStream
 from tests.spark.functions.small import Counting, CountRows, Dying, DyingAt, Failing, Mute
 from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, Sums, in_order, kill_state_workers
 from tests.workers.state_worker_setup import eventually
+from varvite import StreamExecutionEnvironment
 from varvite.changelog.chain.reader import ChainReader
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
 from varvite.spark_integration.driver import batch_executor, job_start
 from varvite.spark_integration.driver.batch_executor import BatchExecutor
 from varvite.spark_integration.driver.operator_executor import BatchRedoError, OperatorResult
-from varvite.storage.errors import CorruptDataError, FencedError, MayHaveHappenedError, UserFunctionError
+from varvite.storage.errors import (
+    CorruptDataError,
+    FencedError,
+    InvalidRequestError,
+    MayHaveHappenedError,
+    UserFunctionError,
+)
 from varvite.storage.format import layout
 from varvite.storage.format.records import ORIGIN, Commit
 from varvite.storage.object_stores.open import open_store
@@ -42,6 +50,27 @@ def test_a_user_error_arrives_with_traceback_key_operator_and_batch(spark: Spark
     job.function = Sums()
     job.run()
     assert job.rows() == in_order(job.expected), "the failed batch left nothing behind"
+
+
+def test_a_value_that_cannot_be_read_arrives_as_the_users_error_and_is_not_tried_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Found as a retryable error, with which a supervisor would start the job for ever."""
+    stream = FileStream(spark, tmp_path / "input", "k string, v int")
+    stream.add('{"k": "a", "v": 1}', '{"k": "a", "v": 5000000}')
+    rows = stream.read().selectExpr("k", "date_add(DATE'1970-01-01', v) AS day", "v")
+    env = StreamExecutionEnvironment.get_execution_environment(spark)
+    env.configure("execution.checkpointing.dir", str(tmp_path / "state"))
+    made = env.from_dataframe(rows).key_by("k").process(Sums(), "k string, total bigint", uid="sums")
+    writer = made.foreach_batch(lambda rows, batch: None).query_name("job").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(InvalidRequestError, match=r"'day' of type date.*15659-07-15") as raised:
+        query.awaitTermination()
+    assert {k: raised.value.context[k] for k in ("job", "operator", "batch")} == {
+        "job": "job",
+        "operator": "sums",
+        "batch": 0,
+    }
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 
 import pyarrow as pa
 import pytest
@@ -89,3 +90,16 @@ def test_an_error_that_cannot_be_pickled_is_described() -> None:
     error = failure_error(describe_failure(LocalError("bad")), TASK)
     assert type(error) is DidNotHappenError
     assert "LocalError: bad" in error.message
+
+
+@pytest.mark.parametrize(
+    "error", [TypeError("x"), KeyError("x"), struct.error("x"), pa.ArrowInvalid("x"), OverflowError()]
+)
+def test_an_error_that_comes_again_is_not_retryable(error: Exception) -> None:
+    """Found as a supervisor that starts a job for ever whose rows make the same error each time."""
+    assert type(failure_error(describe_failure(error), TASK)) is InvariantError
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("of a library"), OSError(28, "No space left on device")])
+def test_an_error_that_may_pass_is_retryable(error: Exception) -> None:
+    assert type(failure_error(describe_failure(error), TASK)) is DidNotHappenError

@@ -455,7 +455,7 @@ def test_a_group_keeps_its_state_and_times_out_once() -> None:
 def test_a_call_that_says_nothing_leaves_the_time_out() -> None:
     def function(key: Any, frames: Any, state: GroupState) -> Iterator[pd.DataFrame]:
         for n in (n for frame in frames for n in frame["n"]):
-            if n:
+            if n > 1:
                 state.setTimeoutTimestamp(n)
         yield pd.DataFrame({"k": [key[0]], "n": [int(state.hasTimedOut)]})
 
@@ -465,7 +465,7 @@ def test_a_call_that_says_nothing_leaves_the_time_out() -> None:
     )  # fmt: skip
     bench = Bench(made)
     assert bench.batch(("a", 50)) == [("a", 0)]
-    assert bench.batch(("a", 0), watermark_ms=-1) == [("a", 0)]
+    assert bench.batch(("a", 1), watermark_ms=0) == [("a", 0)]
     for watermark_ms in (51, 51, 60):
         assert bench.batch(watermark_ms=watermark_ms) == [("a", 1)]
     assert bench.batch(("a", 90), watermark_ms=60) == [("a", 0)]
