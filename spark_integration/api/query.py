@@ -5,14 +5,16 @@ itself, and the query raises it: a `VarviteError` (a `UserFunctionError` for the
 exception, any other, such as one of the user's sink, becomes the cause of Spark's.
 
 Spark's `stop()` during an action of foreachBatch can kill the stream thread with a StackOverflowError, so `stop` first
-lets the running batch end.
+lets the running batch end, but not for ever: a batch that takes too long is cut off.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,11 +24,14 @@ from varvite.storage.errors import InvalidRequestError, VarviteError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 
 _log: Final = logging.getLogger(__name__)
+STOP_TIMEOUT_S: Final = 60.0
+CANCEL_TIMEOUT_S: Final = 5.0
+"""Time in which a batch ends whose jobs were cancelled; a sink that takes longer is left alone."""
 
 
 class QueryRun(Protocol):
@@ -39,8 +44,12 @@ class QueryRun(Protocol):
         """The port on which the driver serves the query's metrics; None if it does not."""
         ...
 
-    def request_stop(self) -> None:
-        """Begin no further batch, and wait until the one that is running is over."""
+    def request_stop(self, timeout_s: float) -> bool:
+        """Begin no further batch, and wait for the end of the one that is running; False if it takes longer."""
+        ...
+
+    def cancel(self, run_id: str) -> None:
+        """Cut off the batch that is running, of that run of Spark's query."""
         ...
 
     def stop(self) -> None:
@@ -58,23 +67,49 @@ class BatchFunction:
     def __init__(self, process: Callable[[DataFrame, int], None]) -> None:
         self._process = process
         self._thread: int | None = None
+        self._connection: Any = None
         self.error: Exception | None = None
         """The exception of the batch that ended the query, if one did."""
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         self._thread = threading.get_ident()
+        self._connection = _connection_to_jvm(rows.sparkSession)
         try:
             self._process(rows, batch)
         except Exception as error:
-            self.error = error
+            self.error = self.error or error
             raise
         finally:
-            self._thread = None
+            self._thread = self._connection = None
+
+    def abandon(self) -> None:
+        """Let Spark's thread go on without the function, which does not return."""
+        from varvite.spark_integration.driver.coordinator import StopRequestedError
+
+        self.error = StopRequestedError("the query was stopped, and its sink did not return")
+        connection = getattr(self._connection, "socket", None)
+        if connection is not None:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def is_caller(self) -> bool:
         """True if the current thread is inside a batch."""
         return self._thread == threading.get_ident()
+
+
+def _connection_to_jvm(session: SparkSession) -> Any:
+    """The connection over which Spark's thread waits for the function; None if PySpark shares it among threads."""
+    client = getattr(session.sparkContext._gateway, "_gateway_client", None)  # noqa: SLF001  there is no other way
+    get = getattr(client, "get_thread_connection", None)
+    return None if get is None else get()
+
+
+def stop_timeout_s(session: SparkSession) -> float:
+    """Time that `stop` leaves a batch: `spark.sql.streaming.stopTimeout`, or a minute where that is 0."""
+    text = session.conf.get("spark.sql.streaming.stopTimeout", "0") or "0"
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001  Spark's own reading of such a time
+    return jvm.org.apache.spark.network.util.JavaUtils.timeStringAsMs(text) / 1000 or STOP_TIMEOUT_S
 
 
 class VarviteStreamingQuery(StreamingQuery):
@@ -86,6 +121,8 @@ class VarviteStreamingQuery(StreamingQuery):
         run: QueryRun,
         batches: BatchFunction,
         at_end: Sequence[Callable[[bool], None]] = (),
+        *,
+        stop_timeout_s: float,
     ) -> None:
         """Take over a query that was started.
 
@@ -95,12 +132,14 @@ class VarviteStreamingQuery(StreamingQuery):
             batches: The function that Spark calls for each batch.
             at_end: Called when everything is released, with True if the query ended by itself, its input used up. All
                 are called, whatever one of them raises.
+            stop_timeout_s: Time that `stop` leaves a batch.
         """
         super().__init__(query._jsq)  # noqa: SLF001  the same query on Spark's side
         self._run = run
         self._batches = batches
         self._at_end = tuple(at_end)
         self._is_stopping = False
+        self._stop_timeout_s = stop_timeout_s
         # Resources are released when the query ends, whoever ended it and whether or not anybody waits for it.
         self._release = threading.Thread(
             target=self._release_at_end, name=f"varvite-query-end-{query.name}", daemon=True
@@ -149,6 +188,10 @@ class VarviteStreamingQuery(StreamingQuery):
     def stop(self) -> None:
         """Stop the query after the batch that is running; returns when it has ended.
 
+        A batch that takes longer than `spark.sql.streaming.stopTimeout` (a minute if that is 0) is cut off: its Spark
+        jobs are cancelled, its state workers are killed, and a sink that does not return is left alone. The next run
+        executes the batch again, or calls its sink again.
+
         Raises:
             InvalidRequestError: Called by the query's own sink.
         """
@@ -157,9 +200,21 @@ class VarviteStreamingQuery(StreamingQuery):
                 "a query cannot be stopped from inside its own batch; raise an exception, or stop it from outside"
             )
         self._is_stopping = True
-        self._run.request_stop()
+        if not self._run.request_stop(self._stop_timeout_s):
+            self._cut_off()
         super().stop()
         self._release.join()
+
+    def _cut_off(self) -> None:
+        _log.warning(
+            "query %s: its batch has not ended within %.0f s, so its Spark jobs are cancelled and its state workers "
+            "are ended; the next run executes the batch again",
+            self.name, self._stop_timeout_s,
+        )  # fmt: skip
+        self._run.cancel(str(self.runId))
+        if not self._run.request_stop(CANCEL_TIMEOUT_S):
+            _log.warning("query %s: its sink does not return; a thread of this process stays in it", self.name)
+            self._batches.abandon()
 
     def _release_at_end(self) -> None:
         complete = True

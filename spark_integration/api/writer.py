@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from varvite.changelog.working_stores.custom import check_factory
 from varvite.materializer.options.table import OPTIONS
-from varvite.spark_integration.api.query import BatchFunction, VarviteStreamingQuery
+from varvite.spark_integration.api.query import BatchFunction, VarviteStreamingQuery, stop_timeout_s
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
 from varvite.spark_integration.connectors.element_sinks import OutputSinks
 from varvite.spark_integration.connectors.file_sink import FileSink, check_format
@@ -204,6 +204,7 @@ class StreamWriter:
         trigger = trigger or trigger_every(plan.config.checkpoint_interval_ms)
         from varvite.spark_integration.driver.coordinator import Coordinator  # late: it loads everything else
 
+        limit_s = stop_timeout_s(spark)
         run = Coordinator.create(spark, plan, sink)
         try:
             batches = BatchFunction(run.process_batch)
@@ -215,7 +216,7 @@ class StreamWriter:
         except BaseException:
             run.stop()
             raise
-        return VarviteStreamingQuery(query, run, batches, at_end)
+        return VarviteStreamingQuery(query, run, batches, at_end, stop_timeout_s=limit_s)
 
     @property
     def parallelism(self) -> int:

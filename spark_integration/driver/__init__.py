@@ -8,6 +8,7 @@ writer), I11 (no silent start).
 | `arrow_batch_limit` | the limit of Arrow batches in bytes, where rows are small |
 | `batch_commit` | requests of a batch and its commit, without Spark; shared with the harness |
 | `batch_executor` | attempts of a batch: all operators, one after another |
+| `cancellation` | the end of a batch that does not end by itself |
 | `coordinator` | a batch: base, attempts, commit, sink, acknowledge |
 | `job_start` | opening a job, its origin, the checks before the first batch |
 | `monitoring` | figures, metrics and health of a driver |

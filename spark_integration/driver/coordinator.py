@@ -22,6 +22,7 @@ from varvite.spark_integration.connectors.heartbeat import without_heartbeat
 from varvite.spark_integration.connectors.spark_watermark import SparkWatermark
 from varvite.spark_integration.driver.batch_commit import BatchCommitter
 from varvite.spark_integration.driver.batch_executor import BatchExecutor
+from varvite.spark_integration.driver.cancellation import cancel_batch
 from varvite.spark_integration.driver.job_start import JobStart, check_operators
 from varvite.spark_integration.driver.monitoring.statistics import BatchTimes
 from varvite.spark_integration.driver.operator_executor import BatchRedoError
@@ -51,7 +52,7 @@ BATCH_ATTEMPTS_MAX: Final = 3
 
 
 class StopRequestedError(VarviteError):
-    """The query is being stopped: the batch that Spark wanted was not begun."""
+    """The query is being stopped: the batch that Spark wanted was not begun, or it was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,9 @@ class Coordinator:
         self._executor = BatchExecutor(spark, plan, self._services.copies)
         self._committer = BatchCommitter(self._run, plan, self._executor.operator_requests(self._run.record))
         self._watermark = SparkWatermark(plan.input.sparkSession, plan.job) if plan.is_spark_watermark else None
+        self._context = spark.sparkContext
         self._stop_requested = threading.Event()
+        self._cancelled = threading.Event()
         self._in_batch = threading.Lock()
         self.statistics = self._services.statistics
         self.user_error: BaseException | None = None
@@ -115,11 +118,18 @@ class Coordinator:
         """Has Spark acknowledged the last batch that it has planned?"""
         return self._start.checkpoint.is_caught_up()
 
-    def request_stop(self) -> None:
-        """Begin no further batch, and wait until the one that is running is over."""
+    def request_stop(self, timeout_s: float) -> bool:
+        """Begin no further batch, and wait for the end of the one that is running; False if it takes longer."""
         self._stop_requested.set()
-        with self._in_batch:
-            pass
+        has_ended = self._in_batch.acquire(timeout=timeout_s)
+        if has_ended:
+            self._in_batch.release()
+        return has_ended
+
+    def cancel(self, run_id: str) -> None:
+        """Cut off the batch that is running: end its Spark jobs, of that run of Spark's query, and its workers."""
+        self._cancelled.set()
+        cancel_batch(self._context, run_id, self._run.record.job_id)
 
     def stop(self) -> None:
         """Release everything that the run holds: the query has ended. May be called twice."""
@@ -140,7 +150,11 @@ class Coordinator:
             try:
                 with self._services.monitor.batch():
                     self._process(rows, batch)
-            except VarviteError as error:
+            except Exception as error:
+                if self._cancelled.is_set():
+                    raise StopRequestedError("the query was stopped inside of the batch", batch=batch) from error
+                if not isinstance(error, VarviteError):
+                    raise
                 context = {"job": self._plan.job, "batch": batch, "epoch": self._run.fence.epoch}
                 raise error.with_context(**context) from error.__cause__
 
@@ -225,7 +239,7 @@ class Coordinator:
                 self.user_error = user_function_error(raised, self._plan.job, batch)
                 raise self.user_error from self.user_error.__cause__
             except BatchRedoError as error:
-                if attempt + 1 == BATCH_ATTEMPTS_MAX:
+                if attempt + 1 == BATCH_ATTEMPTS_MAX or self._cancelled.is_set():
                     raise
                 _log.warning("batch %d is executed again: %s", batch, error)
             except VarviteError:

@@ -155,15 +155,18 @@ def forget_batches(location: Path, first: int) -> None:
                 path.unlink()
 
 
+def state_workers(spark: SparkSession) -> list[int]:
+    """The process ids of all state workers of this session."""
+    reports = [probe(home) for home in homes(Path(spark.conf.get("spark.local.dir") or ""))]
+    return [worker.pid for report in reports if report for worker in report.workers]
+
+
 def kill_state_workers(spark: SparkSession) -> int:
     """SIGKILL to every state worker of this session; answers how many there were."""
-    killed = 0
-    for home in homes(Path(spark.conf.get("spark.local.dir") or "")):
-        report = probe(home)
-        for worker in report.workers if report else ():
-            os.kill(worker.pid, signal.SIGKILL)
-            killed += 1
-    return killed
+    workers = state_workers(spark)
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    return len(workers)
 
 
 BACKENDS = {"hashmap": HashMapStateBackend(), "rocksdb": EmbeddedRocksDBStateBackend()}

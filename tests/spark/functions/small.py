@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,4 +102,21 @@ class DyingAt(Sums):
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
         if value.v == 13:
             fail_point.arm(self.setting)
+        yield from super().process_element(value, ctx)
+
+
+class Hanging(Sums):
+    """Does not return at the value 13, as long as a file is there: sleeps, or stops its own process."""
+
+    def __init__(self, marker: Path, *, stops: bool) -> None:
+        self.marker = marker
+        self.stops = stops
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
+        if value.v == 13 and self.marker.exists():
+            (self.marker.parent / "entered").touch()
+            if self.stops:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            while self.marker.exists():
+                time.sleep(0.1)
         yield from super().process_element(value, ctx)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.conftest import FileStream
-from tests.spark.functions.small import Counting, CountRows, Dying, DyingAt, Failing, Mute
-from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, Sums, in_order, kill_state_workers
+from tests.spark.functions.small import Counting, CountRows, Dying, DyingAt, Failing, Hanging, Mute
+from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, Sums, in_order, kill_state_workers, state_workers
 from tests.workers.state_worker_setup import eventually
 from varvite import StreamExecutionEnvironment
 from varvite.changelog.chain.reader import ChainReader
@@ -83,6 +84,34 @@ def test_a_state_worker_that_dies_inside_the_function_is_replaced_and_its_task_t
     job.add(("a", 7), ("b", 8))
     job.run()
     assert (tmp_path / "died").exists()
+    assert job.rows() == in_order(job.expected)
+
+
+@pytest.mark.parametrize(
+    "stops", [pytest.param(True, id="stopped", marks=pytest.mark.long), pytest.param(False, id="sleeps")]
+)
+def test_stop_ends_a_batch_that_does_not_end_and_the_next_run_executes_it(
+    spark: SparkSession, tmp_path: Path, stops: bool
+) -> None:
+    """Found as a stop that did not return, and workers that stayed."""
+    kill_state_workers(spark)  # those of other tests
+    marker = tmp_path / "hang"
+    marker.touch()
+    spark.conf.set("spark.sql.streaming.stopTimeout", "1s")
+    job = KeyedJob(spark, tmp_path, function=Hanging(marker, stops=stops))
+    job.add(("a", 1), ("b", 2))
+    job.add(("a", 13), ("b", 3))
+    query = job.start()
+    assert eventually((tmp_path / "entered").exists, timeout_s=60)
+    started_s = time.monotonic()
+    query.stop()
+    spark.conf.set("spark.sql.streaming.stopTimeout", "30s")
+    assert time.monotonic() - started_s < 30
+    assert not query.isActive
+    assert query.exception() is None
+    assert eventually(lambda: not state_workers(spark), timeout_s=10), "no worker of the job is left"
+    marker.unlink()
+    job.run()
     assert job.rows() == in_order(job.expected)
 
 

@@ -13,7 +13,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from varvite.spark_integration.api.query import BatchFunction, VarviteStreamingQuery
+from varvite.spark_integration.api.query import (
+    CANCEL_TIMEOUT_S,
+    STOP_TIMEOUT_S,
+    BatchFunction,
+    VarviteStreamingQuery,
+    stop_timeout_s,
+)
 from varvite.spark_integration.driver.coordinator import StopRequestedError
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 from varvite.storage.errors import FencedError, InvalidRequestError
@@ -28,6 +34,7 @@ class Run:
         self.statistics = StatisticsLog()
         self.metrics_port: int | None = None
         self.released = 0
+        self.cancelled = ""
         self._batch = batch
         self._breaks = breaks
         self._stopping = threading.Event()
@@ -39,10 +46,15 @@ class Run:
                 raise StopRequestedError("the query is being stopped", batch=batch)
             self._batch(rows, batch)
 
-    def request_stop(self) -> None:
+    def request_stop(self, timeout_s: float) -> bool:
         self._stopping.set()
-        with self._in_batch:
-            pass
+        ended = self._in_batch.acquire(timeout=timeout_s)
+        if ended:
+            self._in_batch.release()
+        return ended
+
+    def cancel(self, run_id: str) -> None:
+        self.cancelled = run_id
 
     def stop(self) -> None:
         self.released += 1
@@ -60,6 +72,7 @@ def start(rows_of_k: Any, tmp_path: Path) -> Callable[..., tuple[VarviteStreamin
         at_end: Sequence[Callable[[bool], None]] = (),
         *,
         breaks: bool = False,
+        stop_timeout_s: float = 60,
         **trigger: Any,
     ) -> tuple[VarviteStreamingQuery, Run]:
         run = Run(batch, breaks=breaks)
@@ -67,7 +80,7 @@ def start(rows_of_k: Any, tmp_path: Path) -> Callable[..., tuple[VarviteStreamin
         writer = rows_of_k.read().writeStream.foreachBatch(function).queryName("handle")
         writer = writer.option("checkpointLocation", str(tmp_path / "c"))
         query = (writer.trigger(**trigger) if trigger else writer).start()
-        return VarviteStreamingQuery(query, run, function, at_end), run
+        return VarviteStreamingQuery(query, run, function, at_end, stop_timeout_s=stop_timeout_s), run
 
     return started
 
@@ -160,6 +173,33 @@ def test_stop_lets_the_running_batch_end(start: Any) -> None:
     assert ended.is_set()
     assert (query.isActive, run.released, query.exception()) == (False, 1, None)
     assert query.awaitTermination() is None
+
+
+def test_stop_does_not_wait_for_ever_for_a_sink(start: Any) -> None:
+    """Found as a stop that did not return; only killing the driver helped."""
+    entered, let_go = threading.Event(), threading.Event()
+
+    def batch(rows: DataFrame, number: int) -> None:
+        entered.set()
+        let_go.wait()
+
+    query, run = start(batch, stop_timeout_s=0.2)
+    assert entered.wait(30)
+    started_s = time.monotonic()
+    query.stop()
+    assert time.monotonic() - started_s < CANCEL_TIMEOUT_S + 20
+    assert (query.isActive, run.released, run.cancelled) == (False, 1, str(query.runId))
+    assert query.exception() is None
+    query.awaitTermination()
+    let_go.set()
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", STOP_TIMEOUT_S), ("1500", 1.5), ("2min", 120)])
+def test_the_time_that_stop_leaves_a_batch_is_sparks(spark: SparkSession, text: str, seconds: float) -> None:
+    before = spark.conf.get("spark.sql.streaming.stopTimeout", "0") or "0"
+    spark.conf.set("spark.sql.streaming.stopTimeout", text)
+    assert stop_timeout_s(spark) == seconds
+    spark.conf.set("spark.sql.streaming.stopTimeout", before)
 
 
 def test_a_query_cannot_be_stopped_from_inside_its_batch(start: Any) -> None:
