@@ -2,7 +2,7 @@
 
 Spark has one watermark for a query: by `spark.sql.streaming.multipleWatermarkPolicy` the least or the largest of all
 `withWatermark` calls, each behind the rows that passed it. Each stateful operator of Spark hands it on, and a join of
-two streams holds it back. `tests/spark/programs/test_spark_watermarks.py` compares with Spark.
+two streams holds it back. `tests/spark/job/test_spark_watermarks.py` compares with Spark.
 
 Spark computes the next batch's watermark after a batch, of what its rows have left behind. This asks for it somewhat
 earlier: when the rows were read and before the commit, which keeps it.
