@@ -52,6 +52,7 @@ def operator_request(
         generic_types=config.generic_types,
         vectorized=operator.vectorized,
         broadcast=operator.broadcast is not None,
+        has_watermark=plan.has_watermark,
         follows=operator.uid != plan.operators[0].uid,
         inbox=inbox,
     )

@@ -8,6 +8,7 @@ from varvite.materializer.service.supervisor import SupervisedMaterializer
 from varvite.spark_integration.driver.monitoring.gauges import JobCheckpoint
 from varvite.spark_integration.driver.monitoring.monitor import JobMonitor
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog, statistics_of
+from varvite.spark_integration.driver.monitoring.warnings import BatchWarnings
 from varvite.spark_integration.driver.placement.decision import PartitionMoves
 from varvite.spark_integration.driver.placement.standbys import StandbyWatch
 from varvite.spark_integration.driver.snapshot_watch import SnapshotWatch
@@ -38,6 +39,7 @@ class JobServices:
         self._materializer: SupervisedMaterializer | None = None
         self.monitor = JobMonitor(plan.job, plan.config.metrics_host or "", plan.config.metrics_ports)
         self.statistics = StatisticsLog()
+        self._warnings = BatchWarnings(plan.job)
         self.thread = AttemptThreads(1, "varvite-beside-the-batch")
         """Waits for a storage while Spark's thread plans or executes; a hung one holds up no exit."""
         self.adoption = self._watch.adoption
@@ -73,6 +75,7 @@ class JobServices:
             moved_partitions=self._moves.after(summaries),
         )
         self.statistics.add(statistics)
+        self._warnings.after(acknowledged.commit, summaries)
         checkpoint = JobCheckpoint(
             statistics, tuple(summaries), acknowledged.commit, self._run.state.view, self._watch.base_sizes
         )

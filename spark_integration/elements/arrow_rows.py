@@ -6,6 +6,7 @@ zone, with `fold`; a struct is a `Row`, a map a `dict`, an array a `list`.
 
 from __future__ import annotations
 
+import difflib
 import keyword
 from collections import _tuplegetter  # type: ignore[attr-defined]  # the C property of namedtuple: 40 ns a read
 from functools import partial
@@ -193,6 +194,7 @@ class RowWriter:
         self._operator = operator
         self._width = len(schema)
         self._names = schema.names
+        self._name_set = frozenset(self._names)
 
     def columns(self, rows: list[Any]) -> list[pa.Array]:
         """One array per output column. Raises `InvalidRequestError` if a row does not fit the schema."""
@@ -213,19 +215,33 @@ class RowWriter:
         """Rows as sequences in column order: dicts, and Rows with the columns' names, by name; others unchanged."""
         if type(rows[0]) is dict or any(type(row) is dict for row in rows):
             names = self._names
-            return [tuple(map(row.get, names)) if isinstance(row, dict) else in_order(row, names) for row in rows]
+            return [self._of_dict(row) if isinstance(row, dict) else in_order(row, names) for row in rows]
         if not isinstance(rows[0], (tuple, list)):
             if self._width == 1:
                 return [(row,) for row in rows]
             raise InvalidRequestError(
                 f"the function yielded a {type(rows[0]).__name__}, expected a tuple, list, Row or dict with the "
-                f"columns {self._names}",
+                f"columns {self._names}; a function that has one row must yield it, not return it",
                 operator=self._operator,
             )
         names = self._names
         if all(kind in _NAMELESS or kind.__dict__.get("__fields__") == names for kind in set(map(type, rows))):
             return rows
         return [in_order(row, names) for row in rows]
+
+    def _of_dict(self, row: dict[Any, Any]) -> tuple[Any, ...]:
+        """The values of a dict; what it lacks is null."""
+        names = self._names
+        unknown = row.keys() - self._name_set
+        if unknown:
+            name = min(map(str, unknown))
+            close = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the columns are {names}"
+            raise InvalidRequestError(
+                f"the function yielded a value for a column {name!r} that the output does not have; {hint}",
+                operator=self._operator,
+            )
+        return tuple(map(row.get, names))
 
     def _column(self, index: int, field: pa.Field, values: Sequence[Any]) -> pa.Array:
         try:

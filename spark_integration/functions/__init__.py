@@ -13,7 +13,9 @@ Keeps I4 in its contracts (fields of a function are a cache; state belongs in ha
 | `vectorized` | keyed functions of Arrow batches |
 | `checkpointed` | `CheckpointedFunction` and its raw state |
 | `timers` | the timer service |
+| `timer_hearing` | if timers have an effect |
 | `watermark_strategy` | timestamps and watermarks |
+| `returned` | checks of what a function returns |
 | `output_tag` | names of side outputs |
 | `implicit_state` | state that built-in functions declare |
 | `pickling` | functions as bytes, with the broadcast variables that they use |

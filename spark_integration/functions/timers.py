@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.keyed.timers import TimeDomain, timer_schema
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from varvite.changelog.keyed.backend import KeyedStateBackend
@@ -61,7 +62,12 @@ class TimerService(ABC):
 class KeyedTimerService(TimerService):
     """The service of one function instance. A job that registers no timer has no timer state."""
 
-    def __init__(self, backend: KeyedStateBackend) -> None:
+    def __init__(self, backend: KeyedStateBackend, *, has_watermark: bool = True) -> None:
+        self.is_heard = True
+        """The function has an `on_timer`."""
+        self.warnings: set[str] = set()
+        """Sentences for the user."""
+        self._has_watermark = has_watermark
         self._backend = backend
         self._is_open = False
         self._namespace_type: TypeInformation | None = None
@@ -98,9 +104,16 @@ class KeyedTimerService(TimerService):
         return MIN_WATERMARK if self._watermark_ms is None else self._watermark_ms
 
     def register_processing_time_timer(self, timestamp: int) -> None:
+        self._note_unheard()
         self._of(TimeDomain.PROCESSING_TIME).register(timestamp)
 
     def register_event_time_timer(self, timestamp: int) -> None:
+        self._note_unheard()
+        if not self._has_watermark:
+            raise InvalidRequestError(
+                "an event-time timer would never fire, because the job has no watermark: call with_watermark(column, "
+                "delay) right after from_dataframe, for every input, or register a processing-time timer"
+            )
         self._of(TimeDomain.EVENT_TIME).register(timestamp)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
@@ -127,6 +140,10 @@ class KeyedTimerService(TimerService):
                 if due is not None:
                     return domain, due
         return None
+
+    def _note_unheard(self) -> None:
+        if not self.is_heard:
+            self.warnings.add("it registers timers, but has no on_timer: they pass without effect")
 
     def _of(self, domain: TimeDomain) -> KeyedTimers:
         timers = self._timers.get(domain)

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from varvite.changelog.types.factory import parse_type_string
 from varvite.changelog.types.key_wire import key_writer
-from varvite.spark_integration.elements.input_errors import reading
+from varvite.spark_integration.elements.input_errors import UnreadableInputError, reading
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, OUTPUT_COLUMN, rows_column
 from varvite.spark_integration.elements.types import RowElements
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_GROUP_COLUMN, SUMMARY_COLUMN
@@ -88,8 +88,11 @@ class HarnessInput:
             InvalidRequestError: An element does not fit, or the event times do not.
         """
         batch = self._batch(number, elements, timestamps)
-        for prepared in (batch,) if self._run is None else self._run.prepared(batch):
-            yield from self._keyed(prepared)
+        try:
+            for prepared in (batch,) if self._run is None else self._run.prepared(batch):
+                yield from self._keyed(prepared)
+        except UnreadableInputError as failed:
+            raise failed.cause from failed.cause.__cause__
 
     def _batch(self, number: int, elements: Any, timestamps: Sequence[int | None] | None) -> pa.RecordBatch:
         plan = self._plan

@@ -18,7 +18,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from varvite.changelog.api.functions import ReduceFunction
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.keyed.view import StateView, ViewedTimer
-from varvite.spark_integration.elements.input_errors import UnreadableInputError
 from varvite.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varvite.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction
 from varvite.spark_integration.functions.timers import MIN_WATERMARK
@@ -340,14 +339,16 @@ class OperatorHarness:
         """Functions before the operator raise as the operator does, which drops the batch."""
         try:
             return run()
-        except UnreadableInputError as failed:
-            self.fail_batch()
-            raise failed.cause from failed.cause.__cause__
         except StepError as failed:
             self.fail_batch()
             error = user_error(failed.cause, None, failed.where)
             raised = user_function_error(UserErrorRaised(error, None, 0), self._job.request.job, self._job.next_batch)
             raise raised from failed.cause
+
+    @property
+    def late_rows(self) -> int:
+        """Rows that were dropped in confirmed batches, because they came behind the watermark."""
+        return self._job.late_rows
 
     # --- time --------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ import hashlib
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from varvite.changelog.commit.adopt_decision import decide_adoption
 from varvite.changelog.commit.base_decision import SparkProgress
 from varvite.changelog.commit.batch_result import entry_time
@@ -109,6 +111,10 @@ class HarnessJob:
         self._attempt_number = 0
         self._materialized: SnapshotReader | None = None
         self.next_batch = next_batch
+        self.late_rows = 0
+        """Rows that were dropped in confirmed batches, because they came behind the watermark."""
+        self.warnings: set[str] = set()
+        """Sentences that the driver's log would say."""
         """The batch that is open, or comes next."""
         self.now = BatchTime(clock.time_ms)
         """The time of the batch that began last."""
@@ -125,6 +131,7 @@ class HarnessJob:
         run.choose_base(SparkProgress(batch, QUERY, _hash(batch), _hash(batch - 1) if batch else None), None)
         self._clock.time_ms = entry_time(run.state.base, self._clock.time_ms)
         request = operator_request(plan.job, plan.job.operators[0], self._function.function_hash, run.record)
+        request = msgspec.structs.replace(request, has_watermark=True)  # the test may move it
         self._committer = BatchCommitter(run, plan.job, (request,))
         self._committer.start(QUERY)
         home = WorkerHome(self._directory / "worker")
@@ -211,6 +218,8 @@ class HarnessJob:
         summaries = (OperatorSummaries.of(self.request.operator, self._summaries),)
         executed = self._committer.executed(self._spec, _hash(self.next_batch), summaries, latest_ms)
         self._committer.commit(executed, self._adoption)
+        self.late_rows += summaries[0].total("late_rows")
+        self.warnings.update(*(note.warnings for note in summaries[0].notes))
         self._run.batch_done()
         self.next_batch += 1
         self._forget()

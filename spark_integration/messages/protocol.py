@@ -116,6 +116,8 @@ class OperatorRequest(StateSpec, frozen=True, kw_only=True):
     """The function is a `VectorizedProcessFunction`."""
     broadcast: bool = False
     """The function is a `BroadcastFunction`."""
+    has_watermark: bool = True
+    """A watermark may come, in this batch or a later one."""
     follows: bool = False
     """Its input comes from another operator, before the watermark of the batch, as in Flink."""
     inbox: str = ""

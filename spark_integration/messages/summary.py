@@ -38,6 +38,8 @@ class WorkerNote(msgspec.Struct, frozen=True, array_like=True):
     """Tells the executor that ran it from all others (`placement.executor_key`)."""
     broadcast_digest: str = ""
     """Hash of the broadcast rows that were read, in their order; the same everywhere. Empty if there are none."""
+    warnings: tuple[str, ...] = ()
+    """Sentences for the user about the function, which the driver's log says once."""
 
 
 class Summary(PartitionResult, frozen=True, kw_only=True, gc=False, array_like=True):

@@ -52,7 +52,7 @@ PHASES: Final = ("restore", "process", "early_upload", "timers", "answer", "chec
 """Phases of an attempt."""
 COUNTS: Final = (
     "rows_in", "rows_out", "event_time_max_ms", "row_bytes_max", "state_rows", "state_bytes", "log_segments",
-    "log_bytes",
+    "log_bytes", "late_rows",
 )  # fmt: skip
 """The whole numbers of `AttemptFigures`, in the order in which they are packed."""
 UNKNOWN: Final = -(1 << 63)
@@ -70,6 +70,8 @@ class AttemptFigures:
     """Of the rows; None without any."""
     row_bytes_max: int | None = None
     """Largest mean size of a row of an input Arrow batch; None without input."""
+    late_rows: int = 0
+    """Rows that were dropped, because they came behind the watermark."""
     state_size: StoreSize | None = None
     """About the state that the worker holds; None if its store cannot say cheaply."""
     log_read: LogRead = NOTHING_READ
@@ -85,6 +87,7 @@ class AttemptFigures:
             *(UNKNOWN if count is None else count for count in counts),
             self.log_read.segments,
             self.log_read.size_bytes,
+            self.late_rows,
             *(self.timings_ms.get(phase, math.nan) for phase in PHASES),
         )
 
@@ -92,7 +95,7 @@ class AttemptFigures:
     def unpacked(packed: bytes) -> AttemptFigures:
         """The same again; a `StoreSize` that knows nothing is none."""
         numbers = _PACKED.unpack(packed)
-        rows_in, rows_out, event_time_max_ms, row_bytes_max, rows, size_bytes, segments, log_bytes = (
+        rows_in, rows_out, event_time_max_ms, row_bytes_max, rows, size_bytes, segments, log_bytes, late_rows = (
             None if count == UNKNOWN else count for count in numbers[: len(COUNTS)]
         )
         phases = zip(PHASES, numbers[len(COUNTS) :], strict=True)
@@ -101,6 +104,7 @@ class AttemptFigures:
             rows_out=rows_out or 0,
             event_time_max_ms=event_time_max_ms,
             row_bytes_max=row_bytes_max,
+            late_rows=late_rows or 0,
             state_size=None if rows is None and size_bytes is None else StoreSize(rows, size_bytes),
             log_read=LogRead(segments or 0, log_bytes or 0),
             timings_ms={phase: spent_ms for phase, spent_ms in phases if not math.isnan(spent_ms)},

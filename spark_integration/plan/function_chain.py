@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import reprlib
 from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pyspark import cloudpickle
@@ -18,6 +19,7 @@ from pyspark import cloudpickle
 from varvite.changelog.api.functions import Function
 from varvite.changelog.working_stores.timer_form import held_ms
 from varvite.spark_integration.functions.keyed import MIN_WATERMARK, NoKeyedState, OperatorRuntimeContext
+from varvite.spark_integration.functions.returned import returned
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
@@ -236,7 +238,7 @@ def _spread(call: Callable[[Any, int | None], Any], name: str) -> Any:
             for element, stamp in zip(elements, stamps or [None] * len(elements), strict=True):
                 result = call(element, stamp)
                 if result is not None:
-                    output.extend(result)
+                    output.extend(result if type(result) is GeneratorType else returned(result))
                 ends.append(len(output))
         except user_code_raises() as error:
             raise StepError(name, _SHORT.repr(element), error) from error

@@ -78,6 +78,15 @@ class JobPlan:
         return self.config.worker_uploads(self.parallelism, self.executors)
 
     @property
+    def has_watermark(self) -> bool:
+        """False if event time never moves on: the input, or one of several inputs, has no watermark."""
+        if self.input_ends or self.is_spark_watermark:
+            return True
+        if self.input_delays:
+            return all(delay.delay_ms is not None for delay in self.input_delays)
+        return self.watermark_delay_ms is not None
+
+    @property
     def output_schema(self) -> StructType:
         """Columns of the rows that the sink gets."""
         if self.operators:

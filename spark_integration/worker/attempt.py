@@ -239,6 +239,7 @@ class Attempt:
             rows_out=self._rows_out,
             event_time_max_ms=self._runner.event_time_max_ms,
             row_bytes_max=self._row_bytes_max,
+            late_rows=self._runner.late_rows,
             state_size=self._context.state_size,
             log_read=self._context.log_read,
             timings_ms=self.timings_ms,
@@ -250,6 +251,7 @@ class Attempt:
             restored=self._context.restored,
             executor=self._context.executor,
             broadcast_digest=self._runner.broadcast_digest,
+            warnings=self._runner.warnings,
         )
 
     def _hand_over(self, parts: dict[str, Any]) -> None:

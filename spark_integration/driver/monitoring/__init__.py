@@ -6,4 +6,5 @@
 | `metrics` | counters and histograms of all jobs of a process |
 | `monitor` | the monitoring of one run, and the server that it shares |
 | `statistics` | figures of the last checkpoints |
+| `warnings` | warnings about input and functions, each once |
 """

@@ -68,6 +68,7 @@ class JobMetrics:
     def _add_operators(self) -> None:
         self._rows_in = self._counter("rows_in", "Rows that went in.", *OPERATOR)
         self._rows_out = self._counter("rows_out", "Rows that came out.", *OPERATOR)
+        self._late_rows = self._counter("late_rows", "Rows that were dropped behind the watermark.", *OPERATOR)
         self._mutations = self._counter("mutations", "Changes of keyed state.", *OPERATOR)
         self._phases = self._counter(
             "worker_phase_seconds", "Time of all state workers together, by phase.", *OPERATOR, "phase"
@@ -150,6 +151,7 @@ class JobMetrics:
         log_read = summaries.log_read()
         self._rows_in.labels(*labels).inc(summaries.total("rows_in"))
         self._rows_out.labels(*labels).inc(summaries.total("rows_out"))
+        self._late_rows.labels(*labels).inc(summaries.total("late_rows"))
         self._mutations.labels(*labels).inc(summaries.mutations())
         self._restored_segments.labels(*labels).inc(log_read.segments)
         self._restored_bytes.labels(*labels).inc(log_read.size_bytes)

@@ -51,6 +51,8 @@ class CheckpointStatistics:
     """Partitions of all operators that ran on another executor than in the batch before; they had to fetch state."""
     partitions_of_executors: tuple[int, ...] = ()
     """Partitions of all operators that each executor ran, the most first; executors without any are missing."""
+    late_rows: int = 0
+    """Rows that all operators dropped, because they came behind the watermark."""
     worker_ms: dict[str, float] = field(default_factory=dict[str, float])
     """Slowest partition's time by phase."""
 
@@ -154,6 +156,7 @@ def statistics_of(
         restored=dict(restored),
         moved_partitions=moved_partitions,
         partitions_of_executors=tuple(sorted(executors.values(), reverse=True)),
+        late_rows=sum(of_operator.total("late_rows") for of_operator in summaries),
         worker_ms=worker_ms,
     )
 

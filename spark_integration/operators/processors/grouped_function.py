@@ -104,11 +104,14 @@ class GroupedBatch:
         self._groups: dict[tuple[int, Any], _Group] = {}
         self._late_watermark_ms: int | None = None
         self._current: tuple[int, Any] | None = None
+        self.late_rows = 0
+        """Rows of the batch that were dropped."""
         function.attach(backend)
 
     def begin(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None) -> None:
         """Begin a batch; discard the rows of an earlier attempt."""
         self._groups.clear()
+        self.late_rows = 0
         self._late_watermark_ms = late_watermark_ms
         self._function.begin(time_ms, watermark_ms)
 
@@ -144,6 +147,7 @@ class GroupedBatch:
             kept = [i for i in kept if not is_initial[i]]
             self._add_initial(batch.column(index), [i for i, initial in enumerate(is_initial) if initial], at)
         if late is not None:
+            self.late_rows += sum(late)
             kept = [i for i in kept if not late[i]]
         # Only rows that the function may see are read: a null in another row can change a column's dtype in pandas.
         rows = batch.select(columns)

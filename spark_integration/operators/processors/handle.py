@@ -76,10 +76,13 @@ class ProcessorTimers:
         """While timers fire: the time up to which they are due."""
         self._key: tuple[int, Any] = (0, None)
         self._deferred: dict[tuple[int, Any, int], None] = {}
+        self.were_set = False
+        """Timers were set by this instance."""
 
     def register(self, time_ms: int) -> None:
         """Set a timer of the current key. Raises `InvalidRequestError` if that is no time."""
         time_ms = _milliseconds(time_ms)
+        self.were_set = True
         self._listed.put(time_ms, True)
         if self._due_ms is not None and time_ms <= self._due_ms:
             self._deferred[(*self._key, time_ms)] = None

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulP
 from varvite.spark_integration.elements.arrow_rows import read_column, row_class
 from varvite.spark_integration.elements.arrow_values import zone_in, zone_info
 from varvite.spark_integration.elements.row_values import value_writer
+from varvite.spark_integration.functions.returned import returned
 from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
 from varvite.spark_integration.operators.processors.handle import ProcessorHandle, ProcessorTimers, TimeMode
 from varvite.spark_integration.operators.processors.keys import KeyTuples
@@ -58,6 +59,9 @@ class ProcessorFunction(GroupedFunction):
         self._output = output
         self._key_columns = key_columns
         handles = type(processor).handleExpiredTimer is not StatefulProcessor.handleExpiredTimer
+        self.warnings: set[str] = set()
+        """Sentences for the user."""
+        self._hears_timers = handles
         self.wants_heartbeats = handles and mode is not TimeMode.NONE
         self.drops_late_rows = mode is TimeMode.EVENT_TIME
 
@@ -115,6 +119,8 @@ class ProcessorFunction(GroupedFunction):
     def end(self) -> None:
         if self._timers is not None:
             self._timers.end()
+            if self._timers.were_set and not self._hears_timers:
+                self.warnings.add("it registers timers, but has no handleExpiredTimer: they pass without effect")
 
     def _inward(self, rows: list[Any]) -> Iterator[Any]:
         return iter(rows)
@@ -126,7 +132,7 @@ class ProcessorFunction(GroupedFunction):
         """The output rows; Spark reads a Row's values by name."""
         if result is None:
             return None
-        rows, write = map(_by_name, result), self._write
+        rows, write = map(_by_name, returned(result)), self._write
         return rows if write is None else map(write, rows)
 
 

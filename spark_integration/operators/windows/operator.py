@@ -60,6 +60,8 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], HasImplicitState):
     """Due timers also fire before the elements of the batch."""
     tells_late_of = ""
     """Uid of an operator behind another one, which logs the first late row that it drops; else empty."""
+    late_rows = 0
+    """Elements of the batch that were dropped; whoever begins a batch sets it to 0."""
     _shares = False
     """A window may have several panes."""
 
@@ -113,13 +115,13 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], HasImplicitState):
 
     def _late(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
         """The output for an element that no window takes: late is one that no window of its time would take."""
-        if self._late_output is None and not self.tells_late_of:
-            return None
         if not self._is_late(time_ms + 1, ctx):
             return None
         if self._late_output is not None:
             return [(self._late_output, value)]
-        self._log_late(time_ms, ctx)
+        self.late_rows += 1
+        if self.tells_late_of:
+            self._log_late(time_ms, ctx)
         return None
 
     def _log_late(self, time_ms: int, ctx: KeyedProcessFunction.Context) -> None:

@@ -7,6 +7,7 @@ summary, and the driver compares (I3).
 from __future__ import annotations
 
 import hashlib
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow.compute
@@ -15,6 +16,7 @@ from varvite.spark_integration.elements.input_errors import UnreadableInputError
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedReader, rows_column
 from varvite.spark_integration.functions.broadcast import BroadcastFunction, KeyedBroadcastProcessFunction
 from varvite.spark_integration.functions.keyed import MIN_WATERMARK, KeyedProcessContext
+from varvite.spark_integration.functions.returned import returned
 from varvite.spark_integration.messages.user_errors import READING, user_code_raises
 from varvite.spark_integration.plan.broadcast_input import BROADCAST, OWN
 from varvite.spark_integration.worker.runners.operator import OperatorRunner
@@ -211,7 +213,7 @@ class BroadcastRunner(OperatorRunner):
                     context.element_timestamp = next(stamps)
                 result = process(element, context)
                 if result is not None:
-                    extend(result)
+                    extend(result if type(result) is GeneratorType else returned(result))
         except user_code_raises() as error:
             name = getattr(process, "__name__", type(process).__name__)
             self.fail(error, None, f"in {name}, at element {repr(element)[:200]}")

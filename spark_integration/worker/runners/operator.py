@@ -7,6 +7,7 @@ not retry what would fail again.
 from __future__ import annotations
 
 from functools import partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from varvite.spark_integration.elements.key_group_order import in_key_group_orde
 from varvite.spark_integration.elements.row_values import event_times_ms
 from varvite.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
 from varvite.spark_integration.functions.output_tag import untagged
+from varvite.spark_integration.functions.returned import returned
+from varvite.spark_integration.functions.timer_hearing import hears_timers
 from varvite.spark_integration.functions.timers import KeyedTimerService
 from varvite.spark_integration.messages.protocol import (
     EVENT_TIME_COLUMN,
@@ -122,7 +125,7 @@ class OperatorRunner:
         self._elements: OperatorElements | None = None
         self._input_schema: pa.Schema | None = None
         self._watermark_ms: int | None = None
-        self._timers = KeyedTimerService(backend)
+        self._timers = KeyedTimerService(backend, has_watermark=request.has_watermark)
         self._firing = TimerFiring(backend, self._timers, request.operator, self.ON_TIMER_CONTEXT(self._timers))
         self._context = self.CONTEXT(self._timers)
         backend.row = self._context
@@ -141,6 +144,7 @@ class OperatorRunner:
         try:
             self._function = loaded = self._loaded(function, partition)
             self._timers.open(getattr(loaded, "timer_namespaces", None))
+            self._timers.is_heard = hears_timers(loaded)
             if isinstance(loaded, GroupedFunction):
                 self._grouped = GroupedBatch(loaded, backend)
             if isinstance(loaded, WindowOperator) and request.follows:
@@ -169,6 +173,19 @@ class OperatorRunner:
         return getattr(self._function, "fires_first", False)
 
     @property
+    def late_rows(self) -> int:
+        """Rows of the batch that were dropped, because they came behind the watermark."""
+        if self._grouped is not None:
+            return self._grouped.late_rows
+        return self._function.late_rows if isinstance(self._function, WindowOperator) else 0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for the user about the function."""
+        warnings = {*self._timers.warnings, *getattr(self._function, "warnings", ())}
+        return tuple(sorted(warnings)) if warnings else ()
+
+    @property
     def broadcast_digest(self) -> str:
         """Hash of the broadcast rows of the batch; empty if there are none."""
         return ""
@@ -186,6 +203,8 @@ class OperatorRunner:
             late_watermark_ms: That of the batch before.
         """
         self.event_time_max_ms = None
+        if isinstance(self._function, WindowOperator):
+            self._function.late_rows = 0
         self._watermark_ms = watermark_ms
         self._move_to(time_ms, late_watermark_ms if self._request.follows else watermark_ms)
         if self._grouped is not None:
@@ -254,9 +273,18 @@ class OperatorRunner:
                     context.element_timestamp = next(stamps)
                 result = process(row, context)
                 if result is not None:
-                    extend(result)
+                    extend(result if type(result) is GeneratorType else returned(result))
         except user_code_raises() as error:
-            self.fail(error, self._named(key))
+            self.fail(error, self._named(key), self._hint(error))
+
+    def _hint(self, error: BaseException) -> str:
+        """Advice beside an error that arithmetic with a missing time stamp makes."""
+        if isinstance(error, TypeError) and "NoneType" in str(error) and self._context.element_timestamp is None:
+            return (
+                "(the rows have no time stamps, so ctx.timestamp() is None; call with_watermark(column, delay) right "
+                "after from_dataframe)"
+            )
+        return ""
 
     def _named(self, key: Any) -> Any:
         """A key as an error names it: as the function got it, or in its stored form where it cannot be read."""

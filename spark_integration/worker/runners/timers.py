@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.functions.returned import returned
 from varvite.spark_integration.messages.user_errors import user_code_raises
 from varvite.spark_integration.operators.processors.grouped_function import FIRED_ROWS
 
@@ -104,7 +105,7 @@ class TimerFiring:
                 context.time_ms = time_ms
                 result = on_timer(time_ms, context)
                 if result is not None:
-                    out.extend(result)
+                    out.extend(returned(result))
                 fired += 1
                 if fired % WARN_EVERY == 0:
                     self._warn(fired)

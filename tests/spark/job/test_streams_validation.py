@@ -143,7 +143,7 @@ def test_event_time_is_the_column_with_a_watermark(
     second = first.key_by("k").process(Same(), "k string, v long", uid="two")
     writer = second.foreach_batch(lambda rows, batch: None).query_name("job")
     plan = plan_of(writer.option("checkpointLocation", str(tmp_path / "c")), spark)
-    assert plan.watermark_delay_ms == 600_000
+    assert (plan.watermark_delay_ms, plan.has_watermark, plan.is_spark_watermark) == (600_000, True, True)
     assert [o.timestamp_column for o in plan.operators] == ["ts", "ts"]
 
 
@@ -156,12 +156,14 @@ def test_a_watermark_is_named_once_and_on_the_input(
     writer = processed.foreach_batch(lambda rows, batch: None).query_name("job")
     plan = plan_of(writer.option("checkpointLocation", str(tmp_path / "c")), spark)
     assert (plan.watermark_delay_ms, plan.operators[0].timestamp_column) == (5_000, "ts")
+    assert (plan.has_watermark, plan.is_spark_watermark) == (True, False)
     for wrong in (named, processed):
         with pytest.raises(InvalidRequestError, match="with_watermark"):
             wrong.with_watermark("ts", "5 s")
     writer = stream.key_by("k").process(Same(), "k string", uid="two").foreach_batch(lambda rows, batch: None)
     unnamed = plan_of(writer.query_name("other").option("checkpointLocation", str(tmp_path / "d")), spark)
     assert (unnamed.watermark_delay_ms, unnamed.operators[0].timestamp_column) == (None, None)
+    assert not unnamed.has_watermark
 
 
 def test_heartbeats_come_with_the_option(writer: StreamWriter, spark: SparkSession) -> None:

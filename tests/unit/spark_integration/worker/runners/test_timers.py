@@ -199,3 +199,10 @@ def test_contexts_give_the_same_service() -> None:
 
 def test_domains_have_flinks_numbers() -> None:
     assert [(d.name, d.value) for d in TimeDomain] == [("EVENT_TIME", 0), ("PROCESSING_TIME", 1)]
+
+
+def test_an_event_time_timer_without_a_watermark_is_refused() -> None:
+    """Found as timers that never fired, without a word."""
+    service = KeyedTimerService(Bench().backend, has_watermark=False)
+    with pytest.raises(InvalidRequestError, match=r"never fire.*with_watermark"):
+        service.register_event_time_timer(5)
