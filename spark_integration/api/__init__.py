@@ -7,6 +7,7 @@ Data flows down from here: streams add nodes to the graph of `plan`, the writer 
 |---|---|
 | `environment` | settings, sources, `execute` |
 | `stream` | `DataStream` and `KeyedStream` |
+| `spelling` | keywords in Spark's spelling |
 | `windowed` | windows of a keyed stream, and of all elements |
 | `connected` | two keyed streams for one function |
 | `broadcast` | a stream beside a broadcast stream |

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.materializer.options.driver import MATERIALIZER_MODE, PARALLELISM
-from varvite.spark_integration.api.writer import StreamWriter
+from varvite.spark_integration.api.writer import SPARK_LOCATION, StreamWriter, location_of_session
 from varvite.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
 from varvite.spark_integration.options.levels import session_level
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 DEFAULT_JOB: Final = "job"
-_SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _SPARK_DIRECTORY: Final = "_spark"
 """Not a valid name of a job, so it cannot collide with one."""
 
@@ -122,14 +121,14 @@ def set_defaults(environment: ProgramSettings, writer: StreamWriter, job: str) -
 
 
 def _progress_location(conf: dict[str, str], storage: str, job: str) -> str:
-    root = conf.get(_SPARK_LOCATION)
-    if root:
-        return f"{root.rstrip('/')}/{job}"
+    location = location_of_session(conf, job)
+    if location is not None:
+        return location
     directory = local_directory(absolute_url(storage))
     if directory is None:
         raise InvalidRequestError(
             f"{storage} is not a local directory: say where Spark keeps its progress, in a URL that Spark knows, with "
-            f"the Spark property {_SPARK_LOCATION}"
+            f"the Spark property {SPARK_LOCATION}"
         )
     return str(directory / _SPARK_DIRECTORY / job)
 

@@ -12,6 +12,7 @@ from varvite.changelog.api.functions import ReduceFunction
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
 from varvite.spark_integration.api.connected import ConnectedStreams
+from varvite.spark_integration.api.spelling import with_spark_keywords
 from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
 from varvite.spark_integration.api.writer import DataStreamSink, StreamWriter
 from varvite.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
@@ -400,6 +401,7 @@ class KeyedStream(DataStream):
         node = aggregate_operator(self._transformation, self._key, {**(aggregations or {}), **columns}, uid, name)
         return self.followed_by(node, uid, name)
 
+    @with_spark_keywords(eventTimeColumnName="event_time_column")
     def transform_with_state(
         self,
         stateful_processor: StatefulProcessor,
@@ -443,6 +445,7 @@ class KeyedStream(DataStream):
         )
         return self.followed_by(node, uid, name)
 
+    @with_spark_keywords(eventTimeColumnName="event_time_column")
     def transform_with_state_in_pandas(
         self,
         stateful_processor: StatefulProcessor,
@@ -470,6 +473,7 @@ class KeyedStream(DataStream):
         )
         return self.followed_by(node, uid, name)
 
+    @with_spark_keywords(outputStructType="output_struct_type")
     def apply_in_pandas_with_state(
         self,
         func: Callable[..., Any],

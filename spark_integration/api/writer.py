@@ -32,7 +32,13 @@ from varvite.spark_integration.plan.job import (
     missing_checkpoint_location,
     take_option,
 )
-from varvite.spark_integration.plan.transformations import CollectionSource, DataFrameSource, Transformation, sources_of
+from varvite.spark_integration.plan.transformations import (
+    CollectionSource,
+    DataFrameSource,
+    KeyedTransformation,
+    Transformation,
+    sources_of,
+)
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import InvalidRequestError
 
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 
 
 _log: Final = logging.getLogger(__name__)
+SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
 BATCH_COLUMN: Final = "batch_id"
 """Readers see the batch's directory as this partition column."""
@@ -167,10 +174,16 @@ class StreamWriter:
         return self
 
     def output_mode(self, mode: str) -> StreamWriter:
-        """Take Spark's output mode "append", the only one. Raises `InvalidRequestError` for others."""
-        if mode.lower() != "append":
+        """Take Spark's output mode "append"; "update" where an operator of Spark's was given "Update".
+
+        They are the same: rows that a function yields are appended. Raises `InvalidRequestError` for others.
+        """
+        is_update = any(isinstance(n, KeyedTransformation) and n.is_update for n in self._main.lineage())
+        if mode.lower() != "append" and not (mode.lower() == "update" and is_update):
             raise InvalidRequestError(f"output mode {mode!r} is not possible; rows that a function yields are appended")
         return self
+
+    outputMode, queryName, foreachBatch = output_mode, query_name, foreach_batch  # noqa: N815  Spark's spelling
 
     def start(self, path: str | None = None) -> VarviteStreamingQuery:
         """Start the query.
@@ -231,7 +244,7 @@ class StreamWriter:
     def _plan(self, spark: SparkSession, options: dict[str, Any]) -> JobPlan:
         """Check the query as a whole; removes the checkpoint location from the options."""
         job = check_query_name(self._query_name)
-        location = take_option(options, "checkpointLocation")
+        location = take_option(options, "checkpointLocation") or location_of_session(spark.conf.getAll, job)
         if not location:
             raise missing_checkpoint_location(options)
         config = self._config(spark)
@@ -352,6 +365,12 @@ def _rows(
         for number, source in enumerate(sources)
     ]
     return side_by_side(frames) if branched else frames[0]
+
+
+def location_of_session(conf: Mapping[str, str], job: str) -> str | None:
+    """The checkpoint location that the session gives a query of that name, as in Spark; None: it gives none."""
+    root = conf.get(SPARK_LOCATION)
+    return f"{root.rstrip('/')}/{job}" if root else None
 
 
 def trigger_every(interval_ms: int | None) -> dict[str, Any]:

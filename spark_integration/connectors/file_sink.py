@@ -364,7 +364,8 @@ class FileSink(Sink):
 
 
 def check_format(file_format: str) -> str:
-    """Check the name of a format. Raises `InvalidRequestError`."""
+    """The name of a format in lower case, as Spark ignores case. Raises `InvalidRequestError`."""
+    file_format = file_format.lower()
     if file_format not in FORMATS:
         raise InvalidRequestError(
             f"format {file_format!r} is no file format of this sink; use one of {', '.join(FORMATS)}, or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import GroupedData, SparkSession
@@ -104,7 +105,7 @@ def processor_operator(  # noqa: PLR0913  the parameters of Spark's method
         InvalidRequestError: Any of these cannot be right.
     """
     output_mode, time_mode = modes
-    _check_output_mode(output_mode)
+    is_update = _is_update(output_mode)
     _check_rows(before, key)
     output = _output_of(output_type, event_time_column)
     method = "transform_with_state_in_pandas" if in_pandas else "transform_with_state"
@@ -114,7 +115,7 @@ def processor_operator(  # noqa: PLR0913  the parameters of Spark's method
         function.zone = _session_zone()
     if function.drops_late_rows:
         _check_has_watermark(before, "time mode EventTime")
-    return keyed_operator(
+    node = keyed_operator(
         before,
         key,
         "transform_with_state",
@@ -125,6 +126,7 @@ def processor_operator(  # noqa: PLR0913  the parameters of Spark's method
         initial_state=initial_state_of(initial_state, before.elements.schema, key.columns),
         event_time_column=event_time_column or None,
     )
+    return replace(node, is_update=is_update)
 
 
 def group_state_operator(
@@ -153,7 +155,7 @@ def group_state_operator(
     """
     (output_type, state_type), (output_mode, timeout) = types, modes
     _check_rows(before, key)
-    _check_output_mode(output_mode)
+    is_update = _is_update(output_mode)
     output = _output_of(output_type, "")
     if not callable(function) or isinstance(function, type):
         raise InvalidRequestError(f"apply_in_pandas_with_state takes a function, not {function!r}")
@@ -171,7 +173,9 @@ def group_state_operator(
         has_watermark=has_watermark(before),
     )
     grouped.zone = _session_zone()
-    return keyed_operator(before, key, "apply_in_pandas_with_state", grouped, RowElements(output), uid=uid, name=name)
+    kind = "apply_in_pandas_with_state"
+    node = keyed_operator(before, key, kind, grouped, RowElements(output), uid=uid, name=name)
+    return replace(node, is_update=is_update)
 
 
 def initial_state_of(grouped: Any, schema: StructType, key_columns: Sequence[str]) -> InitialState | None:
@@ -219,10 +223,11 @@ def _session_zone() -> str | None:
         return None
 
 
-def _check_output_mode(mode: Any) -> None:
-    """Check Spark's output mode. It has no effect: rows that a function yields are written."""
+def _is_update(mode: Any) -> bool:
+    """True for Spark's output mode "Update". It has no effect: rows that a function yields are written."""
     if not isinstance(mode, str) or mode.lower() not in ("append", "update"):
         raise InvalidRequestError(f"the output mode is 'Append' or 'Update', not {mode!r}")
+    return mode.lower() == "update"
 
 
 def _check_rows(before: Transformation, key: StreamKey) -> None:

@@ -19,7 +19,14 @@ from varvite.spark_integration.functions.pickling import pickle_step
 from varvite.spark_integration.functions.stateless import KeySelector, check_function
 from varvite.spark_integration.messages.protocol import KEY_COLUMN
 from varvite.spark_integration.plan.broadcast_input import BroadcastInput
-from varvite.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, key_type_of, plan_operator
+from varvite.spark_integration.plan.operator import (
+    UNNAMED,
+    check_uid,
+    column_named,
+    elements_of,
+    key_type_of,
+    plan_operator,
+)
 from varvite.spark_integration.plan.transformations import (
     DataFrameSource,
     KeyedTransformation,
@@ -53,6 +60,9 @@ def stream_key(before: Transformation, key: tuple[Any, ...], key_type: TypeLike 
     Raises:
         InvalidRequestError: A column is missing, its type cannot be a key, or there is no such function.
     """
+    if len(key) == 1 and isinstance(key[0], list | tuple):
+        names: Any = key[0]
+        key = tuple(names)  # as Spark's groupBy takes them
     if len(key) == 2 and key_type is None and not isinstance(key[0], str) and not isinstance(key[1], str):  # noqa: PLR2004
         key, key_type = key[:1], key[1]
     if len(key) != 1 or isinstance(key[0], str):
@@ -71,6 +81,7 @@ def stream_key(before: Transformation, key: tuple[Any, ...], key_type: TypeLike 
 
 
 def _column_key(elements: ElementType, columns: tuple[Any, ...]) -> StreamKey:
+    columns = tuple([column_named(elements.schema, column) for column in columns])
     key_type = key_type_of(elements.schema, columns)
     if isinstance(elements, TypedElements):
         declared = elements.declared_types()

@@ -32,6 +32,7 @@ from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.pickling import PickledFunction, pickle_with_broadcasts
 from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
 from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
+from varvite.spark_integration.operators.processors.stateful_processor import ProcessorFunction
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -147,6 +148,13 @@ def _unreadable(kind: DataType) -> str:
     if isinstance(kind, MapType):
         return _unreadable(kind.keyType) or _unreadable(kind.valueType)
     return _CASTS.get(type(kind).__name__, "")
+
+
+def column_named(schema: StructType, name: Any) -> Any:
+    """The column of this name, in whatever case, as Spark finds it; the name itself if there is none."""
+    if name in schema.names or not isinstance(name, str):
+        return name
+    return next((column for column in schema.names if column.lower() == name.lower()), name)
 
 
 def key_type_of(schema: StructType, columns: Sequence[str], operator: str | None = None) -> WireType:
@@ -266,9 +274,11 @@ def pickle_function(function: Any, operator: str | None = None) -> PickledFuncti
     try:
         return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
     except Exception as error:  # user objects may raise anything while they are pickled
+        processor: Any = function.processor if isinstance(function, ProcessorFunction) else None
+        name, hook = (type(function), "open()") if processor is None else (type(processor), "init()")
         raise InvalidRequestError(
-            f"{type(function).__name__} cannot be sent to the workers: {error}; make connections, locks and "
-            "sessions in open(), not in the constructor",
+            f"{name.__name__} cannot be sent to the workers: {error}; make connections, locks and sessions in {hook}, "
+            "not in the constructor",
             operator=operator,
         ) from error
 

@@ -14,7 +14,13 @@ from varvite.spark_integration.functions.output_tag import OutputTag
 from varvite.spark_integration.functions.pickling import pickle_step
 from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
 from varvite.spark_integration.plan.branches import check_can_meet
-from varvite.spark_integration.plan.operator import check_columns, elements_of, is_window, timestamp_column_of
+from varvite.spark_integration.plan.operator import (
+    check_columns,
+    column_named,
+    elements_of,
+    is_window,
+    timestamp_column_of,
+)
 from varvite.spark_integration.plan.transformations import (
     DataFrameSource,
     EventTime,
@@ -129,6 +135,7 @@ def event_time_column(schema: StructType, column: str, delay: Any) -> EventTime:
     Raises:
         InvalidRequestError: There is no such column, it holds no timestamps, or the delay is none.
     """
+    column = column_named(schema, column)
     if column not in schema.names:
         close = difflib.get_close_matches(str(column), schema.names, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"the columns are {schema.names}"

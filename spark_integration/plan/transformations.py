@@ -137,6 +137,8 @@ class KeyedTransformation(Transformation):
     """The key of each input of an operator on connected streams; else empty."""
     late_output: str | None = None
     """Id of the side output of late elements, which keep their type."""
+    is_update: bool = False
+    """Spark's output mode "Update" was given."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

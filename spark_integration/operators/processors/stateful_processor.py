@@ -54,7 +54,7 @@ class ProcessorFunction(GroupedFunction):
     def __init__(
         self, processor: StatefulProcessor, mode: TimeMode, output: StructType, key_columns: Sequence[str]
     ) -> None:
-        self._processor = processor
+        self.processor = processor
         self._mode = mode
         self._output = output
         self._key_columns = key_columns
@@ -76,11 +76,11 @@ class ProcessorFunction(GroupedFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         del runtime_context
-        self._processor.init(self._handle)
+        self.processor.init(self._handle)
         self._handle.initialized()
 
     def close(self) -> None:
-        self._processor.close()
+        self.processor.close()
 
     def begin(self, time_ms: int, watermark_ms: int | None) -> None:
         if self._timers is None:
@@ -103,17 +103,19 @@ class ProcessorFunction(GroupedFunction):
     def process_group(self, key: Any, rows: list[Any], initial: list[Any]) -> Iterable[Any] | None:
         named = self._keys.of(key)
         for row in self._initial(initial):
-            self._processor.handleInitialState(named, row, self._times)
+            self.processor.handleInitialState(named, row, self._times)
         if not rows:
             return None
-        return self._outward(self._processor.handleInputRows(named, self._inward(rows), self._times))
+        return self._outward(self.processor.handleInputRows(named, self._inward(rows), self._times))
 
     def expire(self) -> Iterator[tuple[tuple[int, Any], Iterable[Any] | None]]:
         if self._timers is None:
             return
-        handle = self._processor.handleExpiredTimer
+        handle = self.processor.handleExpiredTimer
         for key_group, key, time_ms in self._timers.due(self._until_ms):
-            result = handle(self._keys.row_of(key), self._times, ExpiredTimerInfo(time_ms))
+            info = ExpiredTimerInfo(time_ms)
+            # By keyword, as Spark calls it; the other methods by position, as Spark does.
+            result = handle(key=self._keys.row_of(key), timerValues=self._times, expiredTimerInfo=info)
             yield (key_group, key), self._outward(result)
 
     def end(self) -> None:

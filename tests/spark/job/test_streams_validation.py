@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.spark.conftest import FileStream
+from tests.spark.functions.processors import OUTPUT, EveryMethod, counted
 from varvite.spark_integration.api import writer as writer_module
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
 from varvite.spark_integration.api.stream import DataStream
@@ -83,7 +85,65 @@ def test_reserved_columns_of_the_input_are_refused(env: StreamExecutionEnvironme
 
 def test_a_missing_key_column_is_said_at_key_by(stream: DataStream) -> None:
     with pytest.raises(InvalidRequestError, match="did you mean 'k'"):
-        stream.key_by("K")
+        stream.key_by("kk")
+
+
+def test_columns_are_found_as_spark_finds_them(stream: DataStream) -> None:
+    """Found as refusals of what groupBy takes: a list, and names in another case."""
+    for key in (["v", "k"], ("v", "k")):
+        assert stream.key_by(key)._key.columns == ("v", "k")
+    assert stream.key_by("K", "V")._key.columns == ("k", "v")
+    with pytest.raises(InvalidRequestError, match="column twice"):
+        stream.key_by("k", "K")
+
+
+def test_the_update_mode_is_taken_where_it_was_asked_for(stream: DataStream, writer: StreamWriter) -> None:
+    """Found as a refusal: every Spark program with Update has it in both places."""
+    for mode, taken in (("Update", True), ("update", True), ("Append", False)):
+        made = stream.key_by("k").transform_with_state(EveryMethod(), OUTPUT, mode, "None", uid="op")
+        end = made.foreach_batch(lambda rows, batch: None)
+        if taken:
+            assert end.output_mode("update").outputMode("Append") is end
+        else:
+            with pytest.raises(InvalidRequestError, match="output mode"):
+                end.output_mode("update")
+    with pytest.raises(InvalidRequestError, match="output mode"):
+        writer.output_mode("update")
+
+
+def test_keywords_are_taken_in_both_spellings(stream: DataStream) -> None:
+    keyed = stream.key_by("k")
+    spark_spelling: Any = {"statefulProcessor": EveryMethod(), "outputStructType": OUTPUT, "outputMode": "Update",
+                           "timeMode": "ProcessingTime", "initialState": None, "eventTimeColumnName": ""}  # fmt: skip
+    for method in (keyed.transform_with_state, keyed.transform_with_state_in_pandas):
+        assert method(**spark_spelling, uid=method.__name__)._transformation.is_update  # type: ignore[attr-defined]
+    of_function: Any = {"func": counted, "outputStructType": OUTPUT, "stateStructType": "n bigint",
+                        "outputMode": "append", "timeoutConf": "NoTimeout"}  # fmt: skip
+    assert not keyed.apply_in_pandas_with_state(**of_function, uid="f")._transformation.is_update  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="outputMode and output_mode"):
+        keyed.transform_with_state(**spark_spelling, output_mode="Append")
+    with pytest.raises(TypeError, match="statefulProcesor"):
+        keyed.transform_with_state(statefulProcesor=1)  # type: ignore[call-arg]
+
+
+def test_the_checkpoint_location_and_the_format_are_taken_as_spark_takes_them(
+    processed: DataStream, spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "root") + "/")
+    try:
+        writer = processed.format("PARQUET").query_name("job")
+        assert plan_of(writer, spark).checkpoint_location == str(tmp_path / "root" / "job")
+        own = writer.option("checkpointLocation", str(tmp_path / "own"))
+        assert plan_of(own, spark).checkpoint_location == str(tmp_path / "own")
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+
+def test_a_processor_that_cannot_be_pickled_is_named(stream: DataStream) -> None:
+    processor = EveryMethod()
+    processor.lock = threading.Lock()  # type: ignore[attr-defined]
+    with pytest.raises(InvalidRequestError, match=r"EveryMethod cannot be sent.*init\(\)"):
+        stream.key_by("k").transform_with_state(processor, OUTPUT, uid="op")
 
 
 def test_a_key_that_cannot_be_one_is_said_at_key_by(env: StreamExecutionEnvironment, rows_of_k: Any) -> None:

@@ -479,3 +479,24 @@ def test_only_instances_of_processors_and_known_time_modes() -> None:
             check_processor(wrong, "transform_with_state")
     with pytest.raises(InvalidRequestError, match="no time mode"):
         TimeMode.of("sometimes")
+
+
+def test_the_method_for_timers_is_called_by_keyword_as_on_spark() -> None:
+    """Found as a TypeError of processors whose parameters have an order of their own."""
+
+    class Ordered(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+            self.handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 1)
+            return iter(())
+
+        def handleExpiredTimer(  # noqa: N802
+            self, *, expiredTimerInfo: Any, timerValues: Any, key: Any,  # noqa: N803
+        ) -> Iterator[Row]:  # fmt: skip
+            yield Row(k=key[0], n=expiredTimerInfo.getExpiryTimeInMs())
+
+    bench = Bench(ProcessorFunction(Ordered(), TimeMode.PROCESSING_TIME, OUTPUT, ["k"]))
+    bench.batch(("a", 1), time_ms=10)
+    assert bench.batch(time_ms=20) == [{"k": "a", "n": 11}]
