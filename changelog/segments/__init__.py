@@ -15,4 +15,5 @@ A *piece* is a bounded number of rows of a segment that are decoded together.
 | `replay` | the replay of segments into a store |
 | `segment` | encoding and decoding of segments |
 | `source` | reading the segments of a replay |
+| `stream_size` | size of a stream before it is decompressed |
 """

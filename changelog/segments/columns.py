@@ -14,6 +14,7 @@ import sys
 from array import array
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow.compute
 from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.segments.column_changes import ColumnChanges
 from varvite.changelog.segments.decoded_changes import DecodedChanges, ops_of
+from varvite.changelog.segments.stream_size import decoded_bytes
 from varvite.changelog.types.factory import Types, as_type, parse_type_string
 from varvite.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
 
@@ -46,7 +48,13 @@ KINDS: Final = (*VALUE_LIKE, LIST, MAP, TIMERS)
 TIME_TYPE: Final = as_type(Types.LONG())
 """Type of the time of a timer, milliseconds."""
 KEY_GROUP_MAX: Final = 0xFFFF
+DECODED_BYTES_MAX: Final = 4 << 30
+"""Largest size of the columns of one state in a segment, decompressed: each of key and value has at most 2 GiB."""
 _OP_MAX: Final = max(Op)
+_LESS_AT_ONCE: Final = (
+    "let a task take fewer rows at once (lower spark.sql.execution.arrow.maxRecordsPerBatch, or use more partitions), "
+    "or keep less in each"
+)
 _ROWS_AT_ONCE: Final = 4096
 """Rows that are encoded together: their objects fit into the processor's cache, where later passes find them."""
 _WRITE: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
@@ -102,6 +110,9 @@ def _columns(key_type: TypeInformation, changes: StateChanges) -> dict[str, Colu
 
 def _stream(columns: dict[str, Column]) -> bytes:
     batch: Any = arrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    if batch.nbytes > DECODED_BYTES_MAX:
+        problem = f"the rows of {batch.num_rows} changes of a state have {batch.nbytes} bytes, above the limit of "
+        raise InvalidRequestError(f"{problem}{DECODED_BYTES_MAX} that are stored at once; {_LESS_AT_ONCE}")
     sink = pa.BufferOutputStream()
     with arrow.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:
         writer.write_batch(batch)
@@ -116,11 +127,13 @@ def decode_columns(
     context: Mapping[str, str],
     accepts: Callable[[int], bool] | None = None,
     *,
+    key_groups: range,
     wire_ready: bool = False,
 ) -> DecodedChanges:
     """Decode a stream of `rows` rows, or those of them whose key group is accepted.
 
-    With `wire_ready` the values in the lists need not be stored forms, see `TypeInformation.wire_ready`.
+    The rows belong to `key_groups`. With `wire_ready` the values in the lists need not be stored forms, see
+    `TypeInformation.wire_ready`.
     Raises `CorruptDataError` with that context (operator and object), at once or when the lists are made, and
     `IncompatibleError` for a kind of state that is not known.
     """
@@ -131,11 +144,9 @@ def decode_columns(
 
     with _decoding(schema, context):
         batch = _read_batch(data)
-        columns = _expect_columns(batch, _fields(key_type, schema, batch), rows)
+        columns = _expect_columns(batch, _fields(key_type, schema, batch), rows, key_groups)
         if accepts is not None:
             columns = _accepted(columns, accepts)
-        for column in columns.values():
-            column.validate(full=True)  # rows made of columns are copied without a check
         return DecodedChanges(schema, columns, lists)
 
 
@@ -200,8 +211,7 @@ def _joined(pieces: list[Column], changes: StateChanges, what: str) -> Column:
             overflow = error
     raise InvalidRequestError(
         f"state {changes.schema.name!r}: each {what} of {len(changes)} changes fits, but together they have more than "
-        "the 2 GiB that are stored at once; let a task take fewer rows at once (lower "
-        "spark.sql.execution.arrow.maxRecordsPerBatch, or use more partitions), or keep less in each"
+        f"the 2 GiB that are stored at once; {_LESS_AT_ONCE}"
     ) from overflow
 
 
@@ -225,13 +235,13 @@ def _check_lengths(changes: StateChanges) -> None:
 
 
 def _read_batch(data: memoryview) -> Any:
+    if (size_bytes := decoded_bytes(data)) > DECODED_BYTES_MAX:
+        raise CorruptDataError(f"decompressed it has {size_bytes} bytes, above the limit of {DECODED_BYTES_MAX}")
     with arrow.ipc.open_stream(pa.py_buffer(data), options=_READ) as reader:
-        batch = reader.read_next_batch()
-        try:
-            reader.read_next_batch()
-        except StopIteration:
-            return batch
-    raise CorruptDataError("more than one record batch")
+        batches = list(islice(reader, 2))
+    if len(batches) != 1:
+        raise CorruptDataError(f"{len(batches)} record batches instead of one")
+    return batches[0]
 
 
 def _fields(key_type: TypeInformation, schema: StateSchema, batch: Any) -> dict[str, pa.DataType]:
@@ -250,17 +260,22 @@ def _fields(key_type: TypeInformation, schema: StateSchema, batch: Any) -> dict[
     return fields
 
 
-def _expect_columns(batch: Any, fields: dict[str, pa.DataType], rows: int) -> dict[str, Column]:
+def _expect_columns(batch: Any, fields: dict[str, pa.DataType], rows: int, key_groups: range) -> dict[str, Column]:
+    """The columns, if they are valid as a whole: Arrow's functions trust the offsets in them."""
     if batch.schema.names != list(fields) or batch.schema.types != list(fields.values()):
         raise CorruptDataError(f"the columns are {batch.schema.to_string()}, not {fields}")
     if batch.num_rows != rows:
         raise CorruptDataError(f"{batch.num_rows} rows instead of {rows}")
+    batch.validate(full=True)
     columns: dict[str, Column] = dict(zip(fields, batch.columns, strict=True))
     for required in ("key_group", "op", "time"):
         if required in columns and columns[required].null_count:
             raise CorruptDataError(f"column {required} has nulls")
     if "op" in columns and rows and pc.max(columns["op"]).as_py() > _OP_MAX:
         raise CorruptDataError("unknown op")
+    bounds = pc.min_max(columns["key_group"]).as_py()
+    if rows and (bounds["min"] not in key_groups or bounds["max"] not in key_groups):
+        raise CorruptDataError(f"rows have key groups outside of {key_groups}: {bounds}")
     return columns
 
 

@@ -18,7 +18,7 @@ import msgspec
 from varvite.changelog.segments.changes import empty_changes
 from varvite.changelog.segments.columns import decode_columns, encode_columns, ordinary_op, type_of
 from varvite.storage.errors import CorruptDataError, VarviteError
-from varvite.storage.format.frame import frame, frame_length, unframe
+from varvite.storage.format.frame import decode_json, frame, frame_length, unframe
 from varvite.storage.format.records import Record, StateSchema
 
 if TYPE_CHECKING:
@@ -117,7 +117,10 @@ class Segment:
         data = self._blob[state.offset : state.offset + state.length]
         try:
             key_type = type_of(self.header.key_type)
-            return decode_columns(key_type, state.schema, state.rows, data, context, accepts, wire_ready=wire_ready)
+            key_groups = range(self.header.low, self.header.high)
+            return decode_columns(
+                key_type, state.schema, state.rows, data, context, accepts, key_groups=key_groups, wire_ready=wire_ready
+            )
         except VarviteError as error:
             raise error.with_context(**context) from error.__cause__
 
@@ -157,10 +160,7 @@ def decode_segment(data: bytes | memoryview, name: str, *, is_verified: bool = F
         IncompatibleError: written in a newer format.
     """
     opened = unframe(KIND, VERSION, data, name, blob_is_verified=is_verified)
-    try:
-        header = msgspec.json.decode(opened.header, type=SegmentHeader)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptDataError(f"the segment's header does not parse: {error}", object_name=name) from error
+    header: SegmentHeader = decode_json(opened.header, SegmentHeader, "the segment's header", name)
     if not header.low < header.high:
         raise CorruptDataError(f"[{header.low}, {header.high}) is not a key-group range", object_name=name)
     end = 0

@@ -80,6 +80,7 @@ def read_state(path: Path, key_type: TypeInformation, schema: StateSchema, name:
             if dict(zip(actual.names, actual.types, strict=True)) != expected:
                 raise CorruptDataError(f"the columns are {actual.to_string()}, not {expected}", object_name=name)
             for batch in file.iter_batches(ROWS):
+                batch.validate(full=True)
                 yield _changes(key_type, schema, dict(zip(batch.schema.names, batch.columns, strict=True)))
     except (pa.ArrowException, OSError, ValueError) as error:
         problem = f"the rows of state {schema.name!r} do not decode: {error}; use another savepoint"

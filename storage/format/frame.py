@@ -22,7 +22,9 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 from varvite.storage.errors import CorruptDataError, IncompatibleError
 
@@ -108,6 +110,28 @@ def unframe(
     if zlib.crc32(header) != prefix.header_crc or not (blob_is_verified or zlib.crc32(blob) == prefix.blob_crc):
         raise CorruptDataError("checksum mismatch; see `varvite verify JOB --repair`", object_name=name)
     return Frame(prefix.version, header, blob)
+
+
+def decode_json(data: bytes | memoryview, record_type: Any, what: str, name: str) -> Any:
+    """A value of a msgspec type from JSON that a checksum may vouch for, but that anybody may have written.
+
+    Args:
+        data: The JSON.
+        record_type: Type of the value.
+        what: Subject of the error, such as "the pack's header".
+        name: The object it came from, for errors.
+
+    Raises:
+        CorruptDataError: it is not JSON, or not of that type.
+    """
+    try:
+        return msgspec.json.decode(data, type=record_type)
+    except UNPARSABLE as error:
+        raise CorruptDataError(f"{what} does not parse: {error}", object_name=name) from error
+
+
+UNPARSABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""Errors of msgspec for bytes that it cannot decode: invalid UTF-8 and deep nesting have none of its own."""
 
 
 class _Prefix(NamedTuple):
