@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 
 from varvite.changelog.chain.segment_index import SegmentIndex
-from varvite.storage.errors import CorruptDataError, InvariantError
+from varvite.storage.errors import InvariantError
 from varvite.storage.format import layout
-from varvite.storage.format.frame import blob_offset, frame, frame_pieces, unframe
+from varvite.storage.format.frame import blob_offset, decode_json, frame, frame_pieces, unframe
 from varvite.storage.format.records import ImageRef, ObjectSlice, Record, SegmentRef, encode_log
 
 if TYPE_CHECKING:
@@ -189,10 +189,7 @@ def pack_blob_offset(header: PackHeader) -> int:
 def open_pack(body: bytes | memoryview, name: str) -> PackFrame:
     """Verify a whole pack. Raises `CorruptDataError`, `IncompatibleError`."""
     opened = unframe(_KIND, VERSION, body, name)
-    try:
-        return PackFrame(msgspec.json.decode(opened.header, type=PackHeader), opened.blob)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptDataError(f"the pack's header does not parse: {error}", object_name=name) from error
+    return PackFrame(decode_json(opened.header, PackHeader, "the pack's header", name), opened.blob)
 
 
 def replace_packed(segments: Sequence[SegmentRef], pack: Pack) -> tuple[SegmentRef, ...]:

@@ -14,7 +14,7 @@ import msgspec
 
 from varvite.changelog.operator_state.section import SectionKind, StateSection
 from varvite.storage.errors import CorruptDataError, InvalidRequestError
-from varvite.storage.format.frame import frame, unframe
+from varvite.storage.format.frame import decode_json, frame, unframe
 from varvite.storage.format.records import Record
 
 if TYPE_CHECKING:
@@ -86,10 +86,7 @@ def decode_image(data: bytes | memoryview, name: str) -> Image:
         IncompatibleError: written in a newer format.
     """
     opened = unframe(KIND, VERSION, data, name)
-    try:
-        header = msgspec.json.decode(opened.header, type=ImageHeader)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptDataError(f"the image's header does not parse: {error}", object_name=name) from error
+    header: ImageHeader = decode_json(opened.header, ImageHeader, "the image's header", name)
     lengths = [section.length for section in header.sections]
     if sum(lengths) != len(opened.blob) or min(lengths, default=0) < 0:
         raise CorruptDataError(f"the blob has {len(opened.blob)} bytes, its sections {sum(lengths)}", object_name=name)

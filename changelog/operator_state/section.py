@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from varvite.storage.errors import CorruptDataError
+from varvite.storage.format.frame import UNPARSABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,7 @@ class StateSection(msgspec.Struct, frozen=True, kw_only=True):
         """The rows. Raises `CorruptDataError`."""
         try:
             rows = _DECODERS[self.kind].decode(self.data)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except UNPARSABLE as error:
             raise CorruptDataError(f"rows of state {self.name!r} do not parse: {error}") from error
         if len(rows) != self.rows:
             raise CorruptDataError(f"state {self.name!r} has {len(rows)} rows, its header says {self.rows}")

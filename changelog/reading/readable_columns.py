@@ -20,6 +20,7 @@ from varvite.changelog.types.dynamic_key import DynamicKeyType
 from varvite.changelog.types.stamped import unstamped
 from varvite.changelog.types.times import SqlTimeType
 from varvite.storage.errors import CorruptDataError
+from varvite.storage.format.frame import UNPARSABLE
 
 arrow: Final[Any] = pa
 Convert: TypeAlias = Callable[[Any], Any]
@@ -85,7 +86,7 @@ def _of_stored(kind: Any) -> Convert:
     def read(stored: bytes) -> Any:
         try:
             return convert(decode(stored))
-        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+        except UNPARSABLE as error:
             raise CorruptDataError(f"stored bytes are not a value of type {kind}: {error}") from error
 
     return read

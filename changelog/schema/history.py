@@ -26,6 +26,7 @@ from varvite.changelog.types.evolution import Converter, Incompatible, Step, evo
 from varvite.changelog.types.stamped import STAMP_MIN, is_stamped, plain_type_string, unstamped
 from varvite.changelog.types.wire import encode
 from varvite.storage.errors import CorruptDataError, IncompatibleError, InvariantError, VarviteError
+from varvite.storage.format.frame import UNPARSABLE
 from varvite.storage.format.records import StateSchema, ValueVersion
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def _wire_conversion(schema: StateSchema, version: int) -> Callable[[bytes], byt
             return encode(convert(decode(data)))
         except VarviteError:
             raise
-        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+        except UNPARSABLE as error:
             raise old.corrupt(error) from error
 
     return rewrite

@@ -158,6 +158,8 @@ def _decoding(schema: StateSchema, context: Mapping[str, str]) -> Generator[None
             f"state {schema.name!r} is of kind {schema.kind!r}, which this varvite does not know; use a newer varvite",
             **context,
         )
+    if schema.kind == MAP and schema.map_key_type is None:
+        raise CorruptDataError(f"map state {schema.name!r} has no map key type", **context)
     try:
         yield
     except (pa.ArrowException, CorruptDataError, ValueError, ArithmeticError, OSError) as error:
@@ -237,8 +239,9 @@ def _check_lengths(changes: StateChanges) -> None:
 def _read_batch(data: memoryview) -> Any:
     if (size_bytes := decoded_bytes(data)) > DECODED_BYTES_MAX:
         raise CorruptDataError(f"decompressed it has {size_bytes} bytes, above the limit of {DECODED_BYTES_MAX}")
-    with arrow.ipc.open_stream(pa.py_buffer(data), options=_READ) as reader:
-        batches = list(islice(reader, 2))
+    stream: Any = arrow.ipc.open_stream(pa.py_buffer(data), options=_READ)
+    with stream as reader:
+        batches: list[Any] = list(islice(reader, 2))
     if len(batches) != 1:
         raise CorruptDataError(f"{len(batches)} record batches instead of one")
     return batches[0]

@@ -22,6 +22,7 @@ from varvite.changelog.types.composites_fast import FixedWidthRows, canonical_fr
 from varvite.changelog.types.wire import NIL, ImmutableType, WireType, encode
 from varvite.changelog.types.wire_columns import array_head, joined, masked, parts_or_else
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.frame import UNPARSABLE
 
 _SIMPLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -120,7 +121,7 @@ class CompositeType(WireType):
     def _open(self, data: bytes) -> Any:
         try:
             return self.load(self._decode(data))
-        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+        except UNPARSABLE as error:
             raise self.corrupt(error) from error
 
     def _column_type(self) -> pa.DataType:

@@ -209,10 +209,12 @@ _WRITERS: Final[list[tuple[type[Any], Callable[[Any], Any]]]] = [
 
 def _read_row(data: bytes) -> Any:
     parts: Any = msgspec.msgpack.decode(data, type=list[Any])
-    names, values = parts[0] if parts else (), [_value(field) for field in parts[1:]]
-    if names is None:
+    plain: Any = parts[0] if parts else []
+    values = [_value(field) for field in parts[1:]]
+    if plain is None:
         return make_row(Row, values)
-    if len(names) != len(values) or not all(isinstance(name, str) for name in names):
+    names = msgspec.convert(plain, list[str])
+    if len(names) != len(values):
         raise ValueError("names that do not fit the fields of a Row")
     return make_row(row_class(tuple(names)), values)
 

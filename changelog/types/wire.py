@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from varvite.changelog.types.contract import TypeInformation
 from varvite.storage.errors import CorruptDataError, InvalidRequestError
+from varvite.storage.format.frame import UNPARSABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +126,7 @@ class ImmutableType(WireType):
     def from_wire(self, data: bytes) -> Any:
         try:
             return self.load(self._decode(data))
-        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+        except UNPARSABLE as error:
             raise self.corrupt(error) from error
 
 
@@ -141,7 +142,7 @@ class PlainType(ImmutableType):
     def from_wire(self, data: bytes) -> Any:
         try:
             return self._decode(data)
-        except msgspec.MsgspecError as error:
+        except UNPARSABLE as error:
             raise self.corrupt(error) from error
 
 
@@ -163,7 +164,7 @@ class MutableType(WireType):
     def thaw(self, stored: bytes) -> Any:
         try:
             return self.load(self._decode(stored))
-        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+        except UNPARSABLE as error:
             raise self.corrupt(error) from error
 
     def to_wire(self, stored: bytes) -> bytes:

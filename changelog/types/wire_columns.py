@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from varvite.changelog.types.wire import WireType
+from varvite.storage.format.frame import UNPARSABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,7 +205,7 @@ def bulk_reader(value_type: TypeInformation) -> Callable[[Sequence[bytes]], list
         try:
             plain: list[Any] = decode(array)
             return plain if as_is else load_all(plain)
-        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+        except UNPARSABLE as error:
             raise value_type.corrupt(error) from error
 
     return read

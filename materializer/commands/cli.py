@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from varvite.materializer.commands.inspect import checkpoints, jobs, sweep
-from varvite.materializer.commands.output.errors import Command, Group
+from varvite.materializer.commands.output.errors import Command, Group, job_error
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.parameters import (
     DURATION,
@@ -185,8 +185,8 @@ def _request(root: ObjectStore, name: str) -> RequestLine:
 def _request_or_error(root: ObjectStore, name: str) -> RequestLine:
     try:
         return _request(root, name)
-    except VarviteError as error:
-        return RequestLine(name, str(error.with_context(job=name)))
+    except Exception as error:  # noqa: BLE001  the others are asked all the same
+        return RequestLine(name, str(job_error(error, name)))
 
 
 def _config(options: dict[str, Any]) -> MaterializerConfig:

@@ -14,6 +14,7 @@ from varvite.changelog.commit.start_decision import next_restore
 from varvite.changelog.reading.checkpoints import newest_commits, read_retention
 from varvite.changelog.retention.collector import UPLOAD_GRACE_S, Collector
 from varvite.changelog.retention.savepoints import release_clone
+from varvite.materializer.commands.output.errors import job_error
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.parameters import FiniteRange, job_chain, open_root, storage_parameters
 from varvite.materializer.fold.chain_view import ChainFollower
@@ -208,15 +209,15 @@ def _exit_if_failed(lines: Iterable[JobLine | SweepLine]) -> None:
 def _job_line_or_error(name: str, root: ObjectStore) -> JobLine:
     try:
         return _job_line(name, open_job(root, name))
-    except VarviteError as error:
-        return JobLine(job=name, error=str(error.with_context(job=name)))
+    except Exception as error:  # noqa: BLE001  the others are shown all the same
+        return JobLine(job=name, error=str(job_error(error, name)))
 
 
 def _sweep_or_error(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> _Swept:
     try:
         return _sweep(open_job(root, name), name, root, grace_s, dry_run=dry_run)
-    except VarviteError as error:
-        return _Swept(SweepLine(job=name, dry_run=dry_run, error=str(error.with_context(job=name))), {})
+    except Exception as error:  # noqa: BLE001  the others are swept all the same
+        return _Swept(SweepLine(job=name, dry_run=dry_run, error=str(job_error(error, name))), {})
 
 
 def _job_line(name: str, job: OpenJob) -> JobLine:

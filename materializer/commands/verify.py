@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from varvite.changelog.retention.savepoints import list_all_savepoints
+from varvite.materializer.commands.output.errors import job_error
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.parameters import open_place, open_root, storage_parameters
 from varvite.materializer.commands.output.progress import track_items
@@ -188,8 +189,9 @@ def _verify_all(root: ObjectStore) -> list[Verification]:
     for name in names:
         try:
             results.append(_verify(name, root))
-        except VarviteError as error:
-            problem = Problem(str(error.context.get("object_name", layout.JOB)), error.message)
+        except Exception as error:  # noqa: BLE001  the others are verified all the same
+            caught = job_error(error, name)
+            problem = Problem(str(caught.context.get("object_name", layout.JOB)), caught.message)
             results.append(Verification(job=name, problems=[problem]))
     return results
 

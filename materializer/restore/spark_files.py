@@ -32,6 +32,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.frame import UNPARSABLE
 
 _VERSIONS: Final = ("v1", "v2")
 _HEAD_LINES: Final = 2
@@ -74,7 +75,7 @@ def query_id_of(data: bytes, object_name: str) -> str:
     """The query's id in Spark's `metadata` file. Raises `CorruptDataError`."""
     try:
         return msgspec.json.decode(data, type=_QueryMetadata).id
-    except msgspec.DecodeError as error:
+    except UNPARSABLE as error:
         raise CorruptDataError(
             f"Spark's query metadata does not parse ({error}); restore the checkpoint location",
             object_name=object_name,
@@ -155,6 +156,6 @@ def _is_offset(line: str, version: str) -> bool:
         return True
     try:
         msgspec.json.decode(offset)
-    except msgspec.DecodeError:
+    except UNPARSABLE:
         return False
     return True

@@ -15,7 +15,7 @@ import msgspec
 
 from varvite.storage.errors import CorruptDataError
 from varvite.storage.format import layout
-from varvite.storage.format.frame import frame, unframe
+from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,7 +114,4 @@ def encode_heartbeat(member_id: str, counter: int) -> bytes:
 
 def decode_heartbeat(data: bytes, name: str) -> tuple[str, int]:
     """Member and counter of an object. Raises `CorruptDataError`, `IncompatibleError`."""
-    try:
-        return msgspec.json.decode(unframe(_KIND, _VERSION, data, name).header, type=tuple[str, int])
-    except msgspec.DecodeError as error:
-        raise CorruptDataError(f"the heartbeat does not parse: {error}", object_name=name) from error
+    return decode_json(unframe(_KIND, _VERSION, data, name).header, tuple[str, int], "the heartbeat", name)

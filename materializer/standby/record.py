@@ -13,7 +13,7 @@ import msgspec
 
 from varvite.storage.errors import CorruptDataError, IncompatibleError
 from varvite.storage.format import layout
-from varvite.storage.format.frame import frame, unframe
+from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,10 +67,8 @@ def encode_standby(record: StandbyRecord) -> bytes:
 
 def decode_standby(data: bytes, name: str) -> StandbyRecord:
     """The record in an object. Raises `CorruptDataError`, `IncompatibleError`."""
-    try:
-        record = msgspec.json.decode(unframe(_KIND, _VERSION, data, name).header, type=StandbyRecord)
-    except msgspec.DecodeError as error:
-        raise CorruptDataError(f"the record of a standby does not parse: {error}", object_name=name) from error
+    header = unframe(_KIND, _VERSION, data, name).header
+    record: StandbyRecord = decode_json(header, StandbyRecord, "the record of a standby", name)
     for operator in record.operators:
         ranges = [*((first, end) for first, end, _ in operator.copies), *operator.in_use]
         if not all(0 <= first < end <= operator.parallelism for first, end in ranges):

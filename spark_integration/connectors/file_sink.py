@@ -42,7 +42,7 @@ from varvite.spark_integration.connectors.sink import Sink
 from varvite.spark_integration.connectors.spark_file_log import DIRECTORY, LoggedFile, SparkFileLog
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, FencedError, InvalidRequestError
-from varvite.storage.format.frame import frame, unframe
+from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,10 +124,7 @@ def encode_marker(marker: OutputOwner | OutputCommit) -> bytes:
 def decode_marker(data: bytes, kind: type[M], object_name: str) -> M:
     """The marker in a file. Raises `CorruptDataError`, `IncompatibleError`."""
     opened = unframe(_KINDS[kind], VERSION, data, object_name)
-    try:
-        return msgspec.json.decode(opened.header, type=kind)
-    except msgspec.DecodeError as error:
-        raise CorruptDataError(f"the marker does not parse: {error}", object_name=object_name) from error
+    return decode_json(opened.header, kind, "the marker", object_name)
 
 
 FORMATS: Final = ("csv", "json", "orc", "parquet")

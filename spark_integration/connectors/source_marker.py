@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from varvite.materializer.options.driver import HEARTBEAT_ENABLED
-from varvite.storage.errors import CorruptDataError, InvalidRequestError
-from varvite.storage.format.frame import frame, unframe
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,10 +54,7 @@ def encode_sources(sources: QuerySources) -> bytes:
 def decode_sources(data: bytes, object_name: str) -> QuerySources:
     """The marker of these bytes. Raises `CorruptDataError`, `IncompatibleError`."""
     opened = unframe(KIND, VERSION, data, object_name)
-    try:
-        return msgspec.json.decode(opened.header, type=QuerySources)
-    except msgspec.DecodeError as error:
-        raise CorruptDataError(f"the marker does not parse: {error}", object_name=object_name) from error
+    return decode_json(opened.header, QuerySources, "the marker", object_name)
 
 
 def settle_heartbeat(files: CheckpointFiles, *, option: bool | None, has_timers: bool) -> bool:

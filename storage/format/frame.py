@@ -130,8 +130,9 @@ def decode_json(data: bytes | memoryview, record_type: Any, what: str, name: str
         raise CorruptDataError(f"{what} does not parse: {error}", object_name=name) from error
 
 
-UNPARSABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-"""Errors of msgspec for bytes that it cannot decode: invalid UTF-8 and deep nesting have none of its own."""
+UNPARSABLE: Final = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
+"""Errors for bytes that do not decode: those of msgspec, which has none of its own for invalid UTF-8 and deep nesting,
+and those of the values that are made of them."""
 
 
 class _Prefix(NamedTuple):

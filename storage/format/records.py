@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from varvite.storage.errors import CorruptDataError
-from varvite.storage.format.frame import frame, unframe
+from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -432,7 +431,7 @@ def encode_entry(entry: Entry, blob: bytes = b"", encoded_log: bytes = b"") -> b
 def decode_entry(data: bytes | memoryview, name: str) -> tuple[Entry, memoryview]:
     """The entry and its blob. Raises `CorruptDataError`, `IncompatibleError`."""
     opened = unframe(_ENTRY_KIND, ENTRY_VERSION, data, name)
-    return _decode(opened.header, Entry, name), opened.blob
+    return decode_json(opened.header, Entry, "the record", name), opened.blob
 
 
 def encode_record(record: JobRecord | SnapshotDescriptor | Pin | Savepoint) -> bytes:
@@ -445,7 +444,7 @@ def decode_record(data: bytes | memoryview, record_type: type[R], name: str) -> 
     """A record of this type. Raises `CorruptDataError`, `IncompatibleError`."""
     kind = _KINDS[record_type]
     opened = unframe(kind, _NEWEST.get(kind, VERSION), data, name)
-    return _decode(opened.header, record_type, name)
+    return decode_json(opened.header, record_type, "the record", name)
 
 
 def _job_version(record: JobRecord) -> int:
@@ -459,10 +458,3 @@ def _entry_version(entry: Entry) -> int:
         return VERSION
     has_images = bool(entry.images) or any(p.image is not None or p.image_uploaded is not None for p in entry.parts)
     return ENTRY_VERSION if has_images else VERSION
-
-
-def _decode(header: bytes, record_type: Any, name: str) -> Any:
-    try:
-        return msgspec.json.decode(header, type=record_type)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptDataError(f"the record does not parse: {error}", object_name=name) from error

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import msgspec
-
 from varvite.changelog.working_stores.rocksdb.keys import metadata_key
 from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.frame import decode_json
 from varvite.storage.format.records import ORIGIN, Link, Record, StateSchema
 
 if TYPE_CHECKING:
@@ -110,7 +109,4 @@ def read_version(database: Database) -> StoreVersion:
 
 
 def _decode(data: bytes, record_type: type[R], what: str, directory: str) -> R:
-    try:
-        return msgspec.json.decode(data, type=record_type)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptDataError(f"the store's {what} record does not parse: {error}", object_name=directory) from error
+    return decode_json(data, record_type, f"the store's {what} record", directory)

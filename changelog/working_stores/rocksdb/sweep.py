@@ -28,7 +28,7 @@ from rocksdict import WriteBatch
 
 from varvite.changelog.types.stamped import STAMP_MIN
 from varvite.changelog.working_stores.rocksdb.keys import key_group_start, metadata_key, split_value, successor
-from varvite.storage.errors import CorruptDataError
+from varvite.storage.format.frame import decode_json
 from varvite.storage.format.records import Record
 
 if TYPE_CHECKING:
@@ -123,11 +123,7 @@ def read_marks(database: Database) -> dict[str, SweepMark]:
     data = database.get(SWEEP_KEY)
     if data is None:
         return {}
-    try:
-        return msgspec.json.decode(data, type=dict[str, SweepMark])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        place = str(database.directory)
-        raise CorruptDataError(f"the store's sweep record does not parse: {error}", object_name=place) from error
+    return decode_json(data, dict[str, SweepMark], "the store's sweep record", str(database.directory))
 
 
 def write_marks(database: Database, marks: Mapping[str, SweepMark]) -> None:

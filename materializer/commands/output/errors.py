@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from varvite.storage.errors import VarviteError
+from varvite.storage.errors import InvariantError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -39,6 +39,14 @@ def error_line(error: BaseException) -> ErrorLine:
     message = error.format_message() if isinstance(error, click.ClickException) else str(error)
     kind = "UsageError" if isinstance(error, click.UsageError) else type(error).__name__
     return ErrorLine(message=message, kind=kind, context={})
+
+
+def job_error(error: Exception, job: str) -> VarviteError:
+    """The error of one of several jobs. Also one that nobody expected must not hide the other jobs."""
+    if not isinstance(error, VarviteError):
+        problem = f"{type(error).__name__}: {error}; this is a bug in varvite, please report it with the job's objects"
+        error = InvariantError(problem)
+    return error.with_context(job=job)
 
 
 def show_error(error: BaseException, *, as_json: bool) -> None:

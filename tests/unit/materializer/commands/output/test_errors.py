@@ -74,6 +74,28 @@ def test_one_bad_job_leaves_the_others_their_lines(jobs: dict[str, CommittingJob
     assert f"has lost its {layout.JOB}" in call(tmp_path, "describe", "orders").output
 
 
+@pytest.mark.parametrize("command", [("jobs",), ("sweep",), ("verify",), ("materialize", "--now")])
+@pytest.mark.usefixtures("jobs")
+def test_a_bug_that_one_job_meets_leaves_the_others_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A record that no decoder had foreseen ended the commands over all jobs with its traceback."""
+    real = LocalStore.get
+
+    def odd(self: LocalStore, name: str) -> bytes:
+        if name.startswith("orders/"):
+            raise RecursionError("maximum recursion depth exceeded")
+        return real(self, name)
+
+    monkeypatch.setattr(LocalStore, "get", odd)
+    done = call(tmp_path, *command, "--json")
+    assert done.exit_code == 1
+    found = {line["job"]: line.get("error") or line.get("problem") for line in lines(done)}
+    assert list(found) == list(NAMES)
+    assert "RecursionError: maximum recursion depth exceeded; this is a bug in varvite" in found["orders"]
+    assert (found["flights"], found["trains"]) == (None, None)
+
+
 def test_now_asks_for_the_jobs_beside_a_bad_one(jobs: dict[str, CommittingJob], tmp_path: Path) -> None:
     jobs["flights"].store.put(layout.JOB, b"damaged")
     done = call(tmp_path, "materialize", "--now", "--json")
