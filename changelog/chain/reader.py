@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from varvite.changelog.chain.retention_bounds import Retained
 from varvite.changelog.chain.view import LineView, StoredCommit, resolve
-from varvite.storage.errors import CorruptDataError, DidNotHappenError, LineageError, MissingObjectError
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError
 from varvite.storage.format import layout
 from varvite.storage.format.frame import MAGIC, PREFIX_BYTES
+from varvite.storage.format.identity import check_record
 from varvite.storage.format.records import ORIGIN, Commit, Entry, Link, decode_entry
 
 if TYPE_CHECKING:
@@ -89,16 +90,7 @@ class ChainReader:
         name = layout.chain(seq)
         data = self._store.get(name)
         entry, blob = decode_entry(data, name)
-        if entry.seq != seq:
-            raise CorruptDataError(
-                f"the entry says it is seq {entry.seq}; see `varvite verify JOB --repair`", object_name=name
-            )
-        if entry.job_id != self._job_id:
-            raise LineageError(
-                f"the entry belongs to job id {entry.job_id}, job.json says {self._job_id}; bring the right job.json "
-                "back",
-                object_name=name,
-            )
+        check_record(entry, name, self._job_id)
         return StoredEntry(entry, blob, len(data) - len(blob))
 
     def read_commit(self, link: Link) -> StoredCommit:

@@ -26,6 +26,7 @@ from varvite.changelog.segments.source import SegmentSource
 from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.storage.errors import CorruptDataError, MissingObjectError
 from varvite.storage.format import layout
+from varvite.storage.format.identity import check_record
 from varvite.storage.format.records import ORIGIN, SnapshotDescriptor, decode_record
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ def tile_files(objects: ObjectStore, tile: Tile) -> tuple[SnapshotFile, ...]:
         return tile.files
     name = layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot)
     descriptor = decode_record(objects.get(name), SnapshotDescriptor, name)
+    check_record(descriptor, name)
     if descriptor.status != "published" or descriptor.at != tile.at:
         raise CorruptDataError(
             f"the snapshot is of commit {descriptor.at.seq} and {descriptor.status}, the checkpoint expects commit "

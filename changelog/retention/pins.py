@@ -20,6 +20,7 @@ from varvite.changelog.chain.reader import in_parallel
 from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError, RetryableError, VarviteError
 from varvite.storage.format import layout
+from varvite.storage.format.identity import check_record
 from varvite.storage.format.records import Pin, decode_record, encode_record
 from varvite.storage.object_stores.backoff import Backoff
 
@@ -148,7 +149,9 @@ def list_all_pins(reader: ChainReader) -> tuple[ListedPin, ...]:
 def _read(store: ObjectStore, object_name: str) -> ListedPin | None:
     name = layout.text_of(object_name)
     try:
-        return ListedPin(name, decode_record(store.get(object_name), Pin, object_name))
+        pin = decode_record(store.get(object_name), Pin, object_name)
+        check_record(pin, object_name)
+        return ListedPin(name, pin)
     except MissingObjectError:
         return None
     except CorruptDataError as error:

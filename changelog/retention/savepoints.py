@@ -21,6 +21,7 @@ from varvite.changelog.retention.pins import create_pin, release_pin
 from varvite.changelog.retention.snapshots import SnapshotReader
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
 from varvite.storage.format import layout
+from varvite.storage.format.identity import check_record
 from varvite.storage.format.records import ORIGIN, Savepoint, decode_record, encode_record
 from varvite.storage.transfer.claim import claim
 
@@ -144,7 +145,8 @@ def _find_or_error(store: ObjectStore, name: str) -> Savepoint | CorruptDataErro
 
 def _find(store: ObjectStore, name: str) -> Savepoint | None:
     try:
-        return decode_record(store.get(name), Savepoint, name)
+        savepoint = decode_record(store.get(name), Savepoint, name)
+        check_record(savepoint, name)
     except MissingObjectError:
         return None
     except CorruptDataError as error:
@@ -154,6 +156,7 @@ def _find(store: ObjectStore, name: str) -> Savepoint | None:
             f"savepoint delete JOB {layout.text_of(name)} --damaged`",
             **error.context,
         ) from error
+    return savepoint
 
 
 def hold_savepoint(

@@ -16,8 +16,9 @@ from varvite.changelog.chain.reader import in_parallel
 from varvite.changelog.commit.adopt_decision import tile_snapshots
 from varvite.storage.errors import CorruptDataError, MissingObjectError
 from varvite.storage.format import layout
+from varvite.storage.format.identity import check_record
 from varvite.storage.format.layout import SnapshotName
-from varvite.storage.format.records import RANGE_OF, SnapshotDescriptor, decode_record, encode_record
+from varvite.storage.format.records import SnapshotDescriptor, decode_record, encode_record
 from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def publish(store: ObjectStore, descriptor: SnapshotDescriptor, clock: Clock) ->
     if outcome.won:
         return Publication(won=True, other=None)
     other = decode_record(outcome.body, SnapshotDescriptor, name) if outcome.body else None
+    if other is not None:
+        check_record(other, name, descriptor.job_id)
     return Publication(won=False, other=other)
 
 
@@ -166,10 +169,5 @@ class SnapshotReader:
     def _fetch(self, key: SnapshotName) -> SnapshotDescriptor:
         name = layout.snapshot(*key)
         descriptor = decode_record(self._store.get(name), SnapshotDescriptor, name)
-        if (*RANGE_OF(descriptor), descriptor.number) != key or descriptor.job_id != self._job_id:
-            raise CorruptDataError(
-                f"the descriptor is of snapshot {descriptor.number} of {descriptor.operator} {descriptor.low}-"
-                f"{descriptor.high}, job id {descriptor.job_id}; repair or delete the object",
-                object_name=name,
-            )
+        check_record(descriptor, name, self._job_id)
         return descriptor

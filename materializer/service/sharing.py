@@ -16,6 +16,7 @@ import msgspec
 from varvite.storage.errors import CorruptDataError
 from varvite.storage.format import layout
 from varvite.storage.format.frame import decode_json, frame, unframe
+from varvite.storage.format.identity import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,6 +94,7 @@ def beat(store: ObjectStore, membership: Membership, now_ms: int) -> Membership:
     for meta in store.list(layout.MEMBERS):
         try:
             member, counter = decode_heartbeat(store.get(meta.name), meta.name)
+            check_name(meta.name, layout.member, member)
         except CorruptDataError:  # deleted meanwhile, or damaged: its member will write it again
             continue
         counters[member] = counter

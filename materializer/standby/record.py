@@ -14,6 +14,7 @@ import msgspec
 from varvite.storage.errors import CorruptDataError, IncompatibleError
 from varvite.storage.format import layout
 from varvite.storage.format.frame import decode_json, frame, unframe
+from varvite.storage.format.identity import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,8 +85,9 @@ def read_standbys(store: ObjectStore, job_id: str) -> tuple[StandbyRecord, ...]:
     for meta in store.list(layout.STANDBYS):
         try:
             record = decode_standby(store.get(meta.name), meta.name)
+            check_name(meta.name, layout.standby, record.host)
         except (CorruptDataError, IncompatibleError):  # deleted meanwhile, damaged, or of another version
             continue
-        if record.job_id == job_id and layout.standby(record.host) == meta.name:
+        if record.job_id == job_id:
             records.append(record)
     return tuple(records)

@@ -45,6 +45,7 @@ from varvite.storage.errors import (
     VarviteError,
 )
 from varvite.storage.format import layout
+from varvite.storage.format.identity import check_record
 from varvite.storage.format.records import ORIGIN, Savepoint, decode_record
 from varvite.storage.job.record import read_job
 from varvite.storage.transfer.slice_reader import read_slice
@@ -180,6 +181,7 @@ class Verifier:
     def _check_savepoint(self, name: str) -> None:
         with self._problem_of(name, may_be_gone=True):
             savepoint = decode_record(self._store.get(name), Savepoint, name)
+            check_record(savepoint, name, self._job_id)
             if layout.is_hold(savepoint.name):
                 return  # it may be deleted at any time; the objects that a clone needs are checked with the clone
             self.report.savepoints += 1

@@ -6,6 +6,7 @@ Invariants: I2 (a commit names one tag per partition), I7 (a name carries the on
 | module | owns |
 |---|---|
 | `frame` | the container of an object: magic, version, checksums, header, blob |
+| `identity` | an object's account of itself against its place |
 | `layout` | the names of all objects of a job |
 | `records` | the records of the chain and its companions, and their encoding |
 """

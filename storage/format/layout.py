@@ -271,19 +271,24 @@ def savepoint(name: str) -> str:
     return f"{SAVEPOINTS}{_segment(name)}"
 
 
+def savepoint_directory(token: str) -> str:
+    """The files of the savepoint `token`."""
+    return f"{SAVEPOINT_FILES}{token}/"
+
+
 def savepoint_file(token: str, operator: str, state: str, low: int, high: int) -> str:
     """Rows of one state of key groups `[low, high)` in the savepoint `token`."""
-    return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_state_segment(state)}/{_range(low, high)}.parquet"
+    return f"{savepoint_directory(token)}{_segment(operator)}/{_state_segment(state)}/{_range(low, high)}.parquet"
 
 
 def savepoint_table(token: str, operator: str, state: str, kind: str) -> str:
     """Rows of one non-keyed state in the savepoint `token`; the dot sets it apart from the directory of a keyed one."""
-    return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_state_segment(state)}.{kind}.parquet"
+    return f"{savepoint_directory(token)}{_segment(operator)}/{_state_segment(state)}.{kind}.parquet"
 
 
 def savepoint_image(token: str, index: int) -> str:
     """An image of non-keyed state in the savepoint `token`; the dot sets it apart from an operator's directory."""
-    return f"{SAVEPOINT_FILES}{token}/image.{index}"
+    return f"{savepoint_directory(token)}image.{index}"
 
 
 def savepoint_token(name: str) -> str:

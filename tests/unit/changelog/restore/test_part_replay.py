@@ -30,7 +30,7 @@ from varvite.changelog.types.factory import Types, as_type
 from varvite.changelog.working_stores.rocksdb.database import Database
 from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
-from varvite.storage.errors import IncompatibleError, InvariantError, MissingObjectError
+from varvite.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
 from varvite.storage.format.records import StateSchema, ValueVersion
 
 if TYPE_CHECKING:
@@ -213,10 +213,10 @@ def test_rows_of_other_key_groups_than_the_segment_says_are_an_error_and_not_lef
     wrong = replace(found, header=msgspec.structs.replace(found.header, low=4))
     store = open_store(tmp_path / "db", 4)
     log = [FlooredSegment(wrong, EVERYTHING)]
-    with pytest.raises(InvariantError, match="key group"):
+    with pytest.raises(CorruptDataError, match="key groups outside"):
         replay(store, log, link(1), low=4, high=KEY_GROUPS)
     store.close()
     other = open_store(tmp_path / "other", 4)
-    with pytest.raises(InvariantError, match="key groups below 4"):
+    with pytest.raises(CorruptDataError, match="key groups outside"):
         replay_by_part(other, lambda *_: log, link(1), QUARTERS[2:], 1)
     other.close()

@@ -110,3 +110,19 @@ def test_a_damaged_pin_is_listed_and_can_be_released(world: World) -> None:
     assert [line["pin"] for line in run(world, "release", "job", damaged, "--damaged")] == [damaged]
     assert [line["pin"] for line in run(world, "list", "job")] == [whole]
     collector.collect()
+
+
+def test_swapped_pins_are_named_and_nothing_is_deleted_meanwhile(world: World) -> None:
+    """Each was taken for the other one: `release` of the old one released the new one's protection."""
+    names = [layout.pin(pinned(world, "a reader"))]
+    world.commit()
+    names.append(layout.pin(pinned(world, "another")))
+    first, second = (world.store.get(name) for name in names)
+    world.store.put(names[0], second)
+    world.store.put(names[1], first)
+    done = CliRunner().invoke(main, ["pins", "list", "job", "--storage", world.root.url, "--json"])
+    errors = [json.loads(line)["error"] for line in done.stdout.splitlines()]
+    assert all("copied or moved here" in error for error in errors)
+    assert len(errors) == 2
+    with pytest.raises(CorruptDataError, match="copied or moved here"):
+        Collector(world.reader, world.clock, TOKENS).collect()

@@ -181,3 +181,34 @@ def test_a_damaged_savepoint_is_listed_and_can_be_deleted(job: CommittingJob, tm
     assert run(tmp_path, "list", "flights") == [whole]
     assert collector.collect().savepoint_files
     assert job.store.list(layout.SAVEPOINT_FILES) == []
+
+
+def test_swapped_savepoints_are_refused_by_every_reader(job: CommittingJob, tmp_path: Path) -> None:
+    """A start, `state` and `diff` took another savepoint's state without a word, `delete` deleted the other one."""
+    run(tmp_path, "create", "flights", "early", "--checkpoint", "5")
+    run(tmp_path, "create", "flights", "late")
+    early, late = (layout.savepoint(name) for name in ("early", "late"))
+    swapped = {early: job.store.get(late), late: job.store.get(early)}
+    for name, data in swapped.items():
+        job.store.put(name, data)
+    for arguments in (
+        ("savepoint", "describe", "flights", "early"),
+        ("savepoint", "delete", "flights", "early"),
+        ("describe", "flights", "--checkpoint", "savepoint:early"),
+        ("state", "flights", "--checkpoint", "savepoint:early"),
+        ("diff", "flights", "--from", "savepoint:early"),
+        ("sweep", "--job", "flights"),
+    ):
+        done = CliRunner().invoke(main, [*arguments, "--storage", str(tmp_path)])
+        assert done.exit_code == 1, arguments
+        assert f"the object says that it is {late}" in done.output, arguments
+    assert [line["error"] is None for line in run(tmp_path, "list", "flights", code=1)] == [False, False]
+    done = CliRunner().invoke(main, ["verify", "flights", "--storage", str(tmp_path), "--json"])
+    problems = [line for line in map(json.loads, done.stdout.splitlines()) if line.get("problem")]
+    assert (done.exit_code, [line["object_name"] for line in problems]) == (1, [early, late])
+    with pytest.raises(CorruptDataError, match="copied or moved"):
+        find_origin("early", job.store)
+    for name, data in swapped.items():
+        assert job.store.get(name) == data  # nothing was deleted
+    CliRunner().invoke(main, ["savepoint", "delete", "flights", "early", "--damaged", "--storage", str(tmp_path)])
+    assert [meta.name for meta in job.store.list(layout.SAVEPOINTS)] == [late]

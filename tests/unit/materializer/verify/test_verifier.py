@@ -13,10 +13,12 @@ from tests.jobs.materializer_world import World
 from tests.jobs.started_job import Started
 from tests.jobs.state_model import OPERATOR, BatchChanges
 from tests.workers.raw_image import raw_image
+from varvite.changelog.restore.restore import tile_files
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.materializer.commands.cli import main
 from varvite.materializer.restore.origin import StateOrigin
 from varvite.materializer.verify.verifier import Verification, verify
+from varvite.storage.errors import CorruptDataError
 from varvite.storage.format import layout
 from varvite.storage.object_stores.local.store import LocalStore
 
@@ -66,6 +68,21 @@ def test_a_sound_job_has_no_problems(world: World) -> None:
     assert found.snapshot_bytes > 0
     assert found.compared == 2, "the snapshots that nobody has taken over yet, of both ranges"
     assert world.names(layout.PINS) == []
+
+
+def test_swapped_descriptors_of_two_ranges_are_named(world: World) -> None:
+    """A restore named a file in its scratch directory instead of the object."""
+    view = world.reader.load_line(world.newest().link, world.newest().max_parallelism).view
+    tiles = [tile for tile in view.tiles if tile.snapshot is not None]
+    names = [layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot or 0) for tile in tiles[:2]]
+    first, second = (world.store.get(name) for name in names)
+    world.store.put(names[0], second)
+    world.store.put(names[1], first)
+    assert set(names) <= concerned(world)
+    for tile, name in zip(tiles, names, strict=False):
+        with pytest.raises(CorruptDataError, match="copied or moved here") as caught:
+            tile_files(world.store, tile)
+        assert caught.value.context["object_name"] == name
 
 
 def test_a_job_without_batches_is_sound(tmp_path: Path) -> None:
