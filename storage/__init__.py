@@ -15,6 +15,7 @@ needed is deleted), I8 (read means verified).
 | `named_objects` | user code that an option names as `module:qualified.name` |
 | `object_stores` | the contract of an object store, and its implementations |
 | `options` | declarations and kinds of options, without Spark |
+| `private_directories` | the directories on local disks that processes work in |
 | `transfer` | claims, uploads and downloads over any object store |
 | `units` | durations and sizes as text |
 """

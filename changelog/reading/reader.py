@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -38,9 +36,11 @@ from varvite.storage.format.records import Commit
 from varvite.storage.job.listing import open_job
 from varvite.storage.job.record import read_job
 from varvite.storage.object_stores.open import open_store
+from varvite.storage.private_directories import TemporaryDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
+    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
@@ -214,8 +214,7 @@ class StateReader:
     @contextmanager
     def restored(self, layout: OperatorLayout, low: int, high: int) -> Generator[RocksDBStore]:
         """A store of key groups `[low, high)`, in a directory that is removed afterwards; call it under `pinned`."""
-        with TemporaryDirectory(prefix="varvite-", dir=self._directory) as name:
-            place = Path(name)
+        with TemporaryDirectory("read", self._directory) as place:
             target = RestoreTarget(operator=layout.uid, key_type=layout.key_type, low=low, high=high)
             store = restore(self.view, target, self.chain.store, place / "state")
             try:

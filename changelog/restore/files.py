@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.storage.errors import CorruptDataError, InvalidRequestError
 from varvite.storage.object_stores.local.errors import did_not_happen
+from varvite.storage.private_directories import TemporaryDirectory
 from varvite.storage.transfer.download import DownloadPolicy, FileDownload, download, file_crc32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from varvite.storage.format.records import SnapshotFile
     from varvite.storage.object_stores.contract import ObjectStore
@@ -84,8 +84,8 @@ def fetch_snapshot(
 
 def check_file(store: ObjectStore, file: SnapshotFile) -> None:
     """Fetch one file to check it. Raises as `fetch_snapshots`."""
-    with TemporaryDirectory(prefix="varvite-") as scratch:
-        fetch_snapshot(store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
+    with TemporaryDirectory("check") as scratch:
+        fetch_snapshot(store, [file], scratch / "file", DownloadPolicy(requests=1))
 
 
 def fetch_snapshots(

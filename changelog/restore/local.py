@@ -5,6 +5,9 @@
 <root>/<job id>/<operator>/<lo>-<hi>/<n>.lock    held (flock) by the process that uses copy n
 ```
 
+The root is `varvite-local-state-<uid>` below a directory that an option names, or is in the user's cache
+(`varvite.storage.private_directories`). What else is below it, whoever put it there, is neither emptied nor deleted.
+
 A process that needs the state of a range takes a copy that no other process holds; while a process that should be dead
 still holds one, it takes another. A process that holds a copy only briefly, to bring it up to date, says so in the lock
 file, so that others wait. The kernel frees a lock when its process ends, however it ends. The version in a copy decides
@@ -16,11 +19,12 @@ Invariants: I9 (a copy is a cache: it may vanish at any time, and is used only i
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +33,7 @@ from urllib.parse import quote
 
 from varvite.changelog.restore.options import FROM_LOCAL, LOCAL_DIRECTORIES, LOCAL_FLUSH_INTERVAL, LOCAL_UNUSED_AGE
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.private_directories import given_directory, user_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 COPIES_MAX: Final = 16
 """Limit of copies of one range on one host. All but one belong to processes that should be dead."""
 _LOCK_SUFFIX: Final = ".lock"
+_LOCK: Final = re.compile(rf"[0-9]{{1,2}}{re.escape(_LOCK_SUFFIX)}")
+_RANGE: Final = re.compile("[0-9]{5}-[0-9]{5}")
 _BRIEF: Final = b"brief"
 """Content of the lock file of a copy that is held only to be brought up to date."""
 _SEGMENT_LETTERS_MAX: Final = 200
@@ -46,7 +53,7 @@ class LocalRecovery:
     """The settings by which a job's state workers keep their state on their hosts."""
 
     directories: tuple[str, ...] = ()
-    """Roots, on as many disks: a partition's state is in one of them. Empty: one in the temporary directory."""
+    """Parents of roots, on as many disks: a partition's state is in one of them. Empty: the user's cache."""
     flush_interval_ms: int = LOCAL_FLUSH_INTERVAL.default
     """A crash of the process loses at most this much of the copy; the log has it."""
     unused_age_max_ms: int = LOCAL_UNUSED_AGE.default
@@ -55,10 +62,11 @@ class LocalRecovery:
     """Limit of unused copies, in bytes, above which the least recently used are removed; None: no limit."""
 
     def root(self, partition: int) -> Path:
-        """The directory below which the copies of a partition are."""
+        """The directory below which the copies of a partition are. Raises `InvalidRequestError` if it can't be used."""
         if not self.directories:
-            return default_root()
-        return Path(self.directories[partition % len(self.directories)])
+            return user_directory("local-state", LOCAL_DIRECTORIES.key)
+        directory = Path(self.directories[partition % len(self.directories)])
+        return given_directory(directory, "local-state", LOCAL_DIRECTORIES.key)
 
 
 class CopyRange(NamedTuple):
@@ -174,7 +182,8 @@ class LocalCopies:
 
     def _unused(self) -> Iterator[_Use]:
         for path in self._root.glob(f"*/*/*/*{_LOCK_SUFFIX}"):
-            copy = _hold(path.with_suffix(""))
+            is_ours = _LOCK.fullmatch(path.name) and _RANGE.fullmatch(path.parent.name)
+            copy = _hold(path.with_suffix("")) if is_ours else None
             if copy is not None:
                 copy.release()
                 yield _use_of(copy.directory, path)
@@ -182,17 +191,6 @@ class LocalCopies:
     def _range(self, key: CopyRange) -> Path:
         names = _segment(key.job_id), _segment(key.operator), f"{key.low:05d}-{key.high:05d}"
         return self._root.joinpath(*names)
-
-
-def default_root() -> Path:
-    """A directory of this user below the temporary directory. Raises `InvalidRequestError` if it is another's."""
-    root = Path(tempfile.gettempdir()) / f"varvite-local-state-{os.getuid()}"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
-        raise InvalidRequestError(
-            f"{root} belongs to another user; set {LOCAL_DIRECTORIES.key} to a directory of your own"
-        )
-    return root
 
 
 class _Use(NamedTuple):
@@ -233,13 +231,21 @@ def _hold(directory: Path, flags: int = 0) -> LocalCopy | None:
     path = directory.with_name(f"{directory.name}{_LOCK_SUFFIX}")
     while True:
         try:
-            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR):  # a link, or a directory
+                return None
+            raise
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(lock), path.stat()):  # else it was removed meanwhile
-                if os.fstat(lock).st_size:  # else its time must not change: it shows the age of the copy
+                content = os.pread(lock, len(_BRIEF) + 1, 0)
+                if content not in (b"", _BRIEF):  # somebody else's file
+                    os.close(lock)
+                    return None
+                if content:  # else its time must not change: it shows the age of the copy
                     os.ftruncate(lock, 0)
                 return LocalCopy(directory, lock)
         except BlockingIOError:

@@ -20,7 +20,7 @@ LOCAL_DIRECTORIES: Final = ConfigOption(
     type=DIRECTORIES,
     deprecated_keys=("taskmanager.state.local.root-dirs",),
     description="Directories of local state, separated by commas; one per disk. Executors and jobs may share them.",
-    unset="a directory of the user below the temporary directory",
+    unset="one in the user's cache directory",
 )
 LOCAL_FLUSH_INTERVAL: Final = ConfigOption(
     key="execution.checkpointing.local-backup.flush-interval",

@@ -10,8 +10,6 @@ Invariants: I5 (a copied store holds exactly the rows of its source), I9.
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.segments.batch import Batch
@@ -22,6 +20,7 @@ from varvite.changelog.working_stores.table_store import StoreTarget
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.records import ORIGIN
 from varvite.storage.named_objects import call_named
+from varvite.storage.private_directories import TemporaryDirectory
 
 if TYPE_CHECKING:
     from varvite.changelog.working_stores.contract import WorkingStore
@@ -49,8 +48,8 @@ def open_custom_store(name: str, target: StoreTarget) -> WorkingStore:
 
 def check_factory(name: str, options: dict[str, str]) -> None:
     """Make a small store and close it, to find mistakes before a job starts. Raises as `open_custom_store`."""
-    with TemporaryDirectory(prefix="varvite-") as scratch:
-        directory = Path(scratch) / "store"
+    with TemporaryDirectory("check") as scratch:
+        directory = scratch / "store"
         key_type = "1:string"
         store = open_custom_store(
             name, StoreTarget(operator="check", key_type=key_type, low=0, high=1, directory=directory, options=options)

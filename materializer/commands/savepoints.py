@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
@@ -32,6 +30,7 @@ from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarviteError
 from varvite.storage.format import layout
 from varvite.storage.job.record import read_job
+from varvite.storage.private_directories import TemporaryDirectory
 from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
@@ -319,8 +318,8 @@ def _check_not_encrypted(store: ObjectStore, target_url: str) -> None:
 
 
 def _copy(reader: ChainReader, job: str, commit: Commit, name: str, target: ObjectStore) -> Savepoint:
-    with tempfile.TemporaryDirectory(prefix="varvite-savepoint-") as scratch, shown_steps(name) as show_progress:
-        writer = CanonicalSavepoints(reader, job, target, Path(scratch), clock=SystemClock(), tokens=SystemTokens())
+    with TemporaryDirectory("savepoint") as scratch, shown_steps(name) as show_progress:
+        writer = CanonicalSavepoints(reader, job, target, scratch, clock=SystemClock(), tokens=SystemTokens())
         return writer.create(commit, name, "varvite savepoint", show_progress)
 
 

@@ -45,7 +45,7 @@ WORKING_DIRECTORY: Final = ConfigOption(
     type=LOCAL_PATH,
     command_name="--working-directory",
     description="Local directory of the materializer's RocksDB copies, kept between runs as a cache.",
-    unset="a temporary directory",
+    unset="one in the user's cache directory",
 )
 _TRIGGERS: Final = options_of(MaterializePolicy)
 

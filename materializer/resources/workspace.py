@@ -15,7 +15,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +22,7 @@ from urllib.parse import quote
 
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.local.errors import did_not_happen
+from varvite.storage.private_directories import given_directory, user_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,10 +35,15 @@ SLOTS_MAX: Final = 64
 """Processes that can use one working directory at the same time."""
 
 
-def default_working_directory(storage_url: str) -> Path:
-    """A directory of this user for this storage under the system's temporary directory."""
+def working_directory(directory: Path | None, storage_url: str, option: str) -> Path:
+    """The root of a materializer's slots: below the directory that an option names, or in the user's cache.
+
+    Only this user can enter it. `option` is for errors. Raises `InvalidRequestError` if there is no such place.
+    """
+    if directory is not None:
+        return given_directory(directory, "materializer", option)
     digest = hashlib.sha256(storage_url.encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"varvite-materializer-{os.getuid()}" / digest
+    return user_directory("materializer", option) / digest
 
 
 class Workspace:
@@ -153,7 +158,7 @@ def _take_slot(root: Path) -> tuple[Path, int]:
     for slot in range(SLOTS_MAX):
         directory = root / str(slot)
         directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -14,9 +14,7 @@ state (Flink's NO_CLAIM, with the full first checkpoint at the start).
 from __future__ import annotations
 
 import shutil
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.chain.reader import ChainReader
@@ -33,10 +31,12 @@ from varvite.storage.format.records import KEY_HASH, SnapshotFile, Tile
 from varvite.storage.job.record import read_job
 from varvite.storage.job.store import JobStore
 from varvite.storage.object_stores.open import local_directory, open_store
+from varvite.storage.private_directories import TemporaryDirectory
 from varvite.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from varvite.storage.clock import Clock, TokenSource
     from varvite.storage.format.records import Commit, JobRecord, OperatorLayout, Savepoint, StateFile
@@ -253,8 +253,7 @@ def copy_origin(
         DidNotHappenError: the checkpoint was truncated meanwhile.
         VarviteError: the state cannot be read, or the copy cannot be written.
     """
-    with tempfile.TemporaryDirectory(prefix="varvite-copy-") as name:
-        scratch = Path(name)
+    with TemporaryDirectory("copy") as scratch:
         copy = StateCopy(
             origin.store,
             origin.commit.job_id,

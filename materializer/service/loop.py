@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from varvite.materializer.monitoring.events import JobFailed, Step, Waiting
 from varvite.materializer.monitoring.server import MonitoringServer, monitoring_app
+from varvite.materializer.options.materializer_config import WORKING_DIRECTORY
 from varvite.materializer.resources.bandwidth import TokenBucket
 from varvite.materializer.resources.stop_signal import Stopped
-from varvite.materializer.resources.workspace import Workspace, default_working_directory
+from varvite.materializer.resources.workspace import Workspace, working_directory
 from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.job import JobMaterializer, object_name_of
 from varvite.storage.clock import SystemClock, SystemTokens
@@ -162,7 +163,7 @@ def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopS
         raise InvalidRequestError(
             f"{config.storage_url} is private to a process; a materializer cannot see a job in it"
         )
-    directory = config.working_directory or default_working_directory(root.url)
+    directory = working_directory(config.working_directory, root.url, WORKING_DIRECTORY.key)
     with ExitStack() as stack:
         workspace = stack.enter_context(Workspace(directory))
         clock, rate = SystemClock(), config.bandwidth_bytes_per_s

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -28,7 +29,7 @@ from varvite.changelog.restore.restore import ReachedBy, RestoreTarget, catch_up
 from varvite.materializer.fold.chain_view import ChainFollower
 from varvite.materializer.standby.members import StandbyMember
 from varvite.materializer.standby.record import OperatorCopies, runs
-from varvite.storage.errors import RetryableError, VarviteError
+from varvite.storage.errors import InvalidRequestError, RetryableError, VarviteError
 from varvite.storage.job.record import read_job
 
 if TYPE_CHECKING:
@@ -225,10 +226,10 @@ class Standby:
 
     def _note_use(self, share: _Share, reader: ChainReader) -> None:
         key = share.key(reader.job_id)
-        if LocalCopies(self._policy.root(share.partition)).is_in_use(key):
-            self._in_use.add(key)
-        else:
-            self._in_use.discard(key)
+        self._in_use.discard(key)
+        with suppress(InvalidRequestError):  # no directory, no state in it
+            if LocalCopies(self._policy.root(share.partition)).is_in_use(key):
+                self._in_use.add(key)
 
     def _bring_up(self, share: _Share, now: _Round, stopped: Callable[[], bool]) -> StandbyLine | None:
         """Bring one range's copy up to date; None if the round was stopped before."""
@@ -244,14 +245,15 @@ class Standby:
             newest_seq=now.newest.base.seq,
         )
         key = share.key(reader.job_id)
-        copies = LocalCopies(self._policy.root(share.partition))
-        self._note_use(share, reader)
-        if self._reached.get(key) == view.base and copies.directories(key):
-            return msgspec.structs.replace(line, how=ReachedBy.CURRENT, seq=view.base.seq)
-        candidates: list[LocalCopy] = copies.free(key)
-        for copy in candidates:
-            copy.mark_brief(True)
+        candidates: list[LocalCopy] = []
         try:
+            copies = LocalCopies(self._policy.root(share.partition))
+            self._note_use(share, reader)
+            if self._reached.get(key) == view.base and copies.directories(key):
+                return msgspec.structs.replace(line, how=ReachedBy.CURRENT, seq=view.base.seq)
+            candidates = copies.free(key)
+            for copy in candidates:
+                copy.mark_brief(True)
             if len(copies.directories(key)) > len(candidates):
                 self._reached.pop(key, None)
                 return line
@@ -268,11 +270,11 @@ class Standby:
 
     def _sweep(self) -> None:
         policy = self._policy
-        for root in {policy.root(partition) for partition in range(max(1, len(policy.directories)))}:
-            for path in LocalCopies(root).sweep(
-                policy.unused_age_max_ms, policy.unused_bytes_max, self._clock.now_ms()
-            ):
-                _log.info("evicted the unused local state in %s", path)
+        for partition in range(max(1, len(policy.directories))):
+            with suppress(InvalidRequestError):  # then the share is reported as failed
+                copies = LocalCopies(policy.root(partition))
+                for path in copies.sweep(policy.unused_age_max_ms, policy.unused_bytes_max, self._clock.now_ms()):
+                    _log.info("evicted the unused local state in %s", path)
 
 
 def _bring_up(share: _Share, now: _Round, candidates: Sequence[LocalCopy]) -> ReachedBy:

@@ -14,8 +14,6 @@ new objects belong to the snapshot or the entry alone), I8 (everything is verifi
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from varvite.changelog.chain.reader import ChainReader
@@ -31,10 +29,12 @@ from varvite.materializer.verify.health import Examiner
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError
 from varvite.storage.format import layout
 from varvite.storage.format.records import SnapshotDescriptor, SnapshotFile, Tile
+from varvite.storage.private_directories import TemporaryDirectory
 from varvite.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
+    from pathlib import Path
 
     from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
     from varvite.materializer.verify.health import CheckpointHealth, RangeHealth
@@ -168,8 +168,7 @@ class Repair:
         if health.way is None:
             raise InvalidRequestError(f"{operator}[{low},{high}) is lost")
         target = RestoreTarget(operator=operator, key_type=health.key_type, low=low, high=high)
-        with TemporaryDirectory(prefix="varvite-repair-") as name:
-            directory = Path(name)
+        with TemporaryDirectory("repair") as directory:
             state = restore(health.way.view, target, self._store, directory / "state")
             try:
                 state.write_snapshot(directory / "snapshot")
@@ -222,14 +221,14 @@ class Repair:
     def _rebuild(self, target: CheckpointHealth, slot: int) -> CopiedState:
         """Write the state of a checkpoint into objects of a slot."""
         tiles = [self._write_tile(health, target, slot, number) for number, health in enumerate(target.ranges)]
-        with TemporaryDirectory(prefix="varvite-repair-") as scratch:
+        with TemporaryDirectory("repair") as scratch:
             copy = StateCopy(
                 self._store,
                 self._record.job_id,
                 target=self._store,
                 target_job_id=self._record.job_id,
                 slot=slot,
-                scratch=Path(scratch),
+                scratch=scratch,
                 clock=self._clock,
                 tokens=self._tokens,
             )

@@ -15,8 +15,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.changelog.chain.invariants import violations_of_commit, violations_of_succession, violations_of_view
@@ -48,6 +46,7 @@ from varvite.storage.format import layout
 from varvite.storage.format.identity import check_record
 from varvite.storage.format.records import ORIGIN, Savepoint, decode_record
 from varvite.storage.job.record import read_job
+from varvite.storage.private_directories import TemporaryDirectory
 from varvite.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
@@ -323,9 +322,9 @@ class Verifier:
     def _compare_stores(self, descriptor: SnapshotDescriptor, reader: StateReader, name: str) -> None:
         operator = reader.layout(descriptor.operator)
         low, high = descriptor.low, descriptor.high
-        with TemporaryDirectory(prefix="varvite-") as scratch, reader.restored(operator, low, high) as replayed:
-            fetch_snapshot(self._store, descriptor.files, Path(scratch) / "snapshot")
-            snapshot = RocksDBStore.open_existing(Path(scratch) / "snapshot", read_only=True)
+        with TemporaryDirectory("verify") as scratch, reader.restored(operator, low, high) as replayed:
+            fetch_snapshot(self._store, descriptor.files, scratch / "snapshot")
+            snapshot = RocksDBStore.open_existing(scratch / "snapshot", read_only=True)
             try:
                 for schema in operator.states:
                     columns = StateColumns(operator.key_type, schema)

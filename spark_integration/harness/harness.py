@@ -6,10 +6,8 @@ A test plays the parts of Spark and of time. See docs/guide/testing.md.
 
 from __future__ import annotations
 
-import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 import pyarrow as pa
@@ -27,6 +25,7 @@ from varvite.spark_integration.harness.plan import HarnessProgram, HarnessSettin
 from varvite.spark_integration.messages.user_errors import UserErrorRaised, user_error, user_function_error
 from varvite.spark_integration.plan.function_chain import StepError
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.private_directories import TemporaryDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -180,7 +179,7 @@ class OperatorHarness:
     def _open(self, start: OperatorSnapshot) -> None:
         self._program, self._settings = start.program, start.settings
         plan = harness_plan(start.program, start.settings)
-        self._directory = tempfile.TemporaryDirectory(prefix="varvite-harness-")
+        self._directory = TemporaryDirectory("harness")
         self.output: list[Any] = []
         """The output so far, in order; a list of your own: clear it as you like."""
         self._sides: defaultdict[str, list[Any]] = defaultdict(list)
@@ -189,7 +188,7 @@ class OperatorHarness:
         self._checkpoints = 0
         self._clock = HarnessClock(start.processing_time)
         try:
-            self._job = HarnessJob(plan, Path(self._directory.name), self._clock, start.objects, start.next_batch)
+            self._job = HarnessJob(plan, self._directory.path, self._clock, start.objects, start.next_batch)
             self._input = HarnessInput(plan, self._job.request)
             self._reader = HarnessOutput(plan)
         except BaseException:

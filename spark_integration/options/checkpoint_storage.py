@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.commit.options import INLINE_SIZE
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.private_directories import TemporaryDirectory
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -104,9 +102,13 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 def temporary_directory() -> str:
     """Creates a directory on this machine; it is deleted when the driver's Python process ends."""
-    directory = tempfile.mkdtemp(prefix="varvite-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
+    directory = TemporaryDirectory("state")
+    _kept.append(directory)
+    return str(directory.path)
+
+
+_kept: Final[list[TemporaryDirectory]] = []
+"""Directories that live as long as this process."""
 
 
 def warn_useless(name: str, advice: str, stacklevel: int = 3) -> None:

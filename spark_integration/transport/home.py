@@ -31,6 +31,7 @@ from urllib.parse import quote
 
 from varvite.spark_integration.processes import keep_from_forks
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.private_directories import make_private
 
 try:
     import fcntl
@@ -88,8 +89,9 @@ class WorkerHome:
 
         Raises:
             FileNotFoundError: the block-manager directory is gone, and with it the executor.
+            InvalidRequestError: somebody else made it.
         """
-        self.path.mkdir(mode=0o700, exist_ok=True)
+        make_private(self.path)
 
 
 def executor_home(environment: Mapping[str, str]) -> WorkerHome:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +25,7 @@ from varvite.changelog.commit.gathered_segments import GATHERED_BYTES_MAX
 from varvite.spark_integration.transport.home import WorkerHome, connect, listen
 from varvite.spark_integration.transport.wire import Channel, PeerLostError
 from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.private_directories import TemporaryDirectory
 
 if TYPE_CHECKING:
     from varvite.spark_integration.messages.summary import Summary
@@ -66,7 +66,7 @@ class SegmentInbox:
         Raises:
             OSError, InvalidRequestError: No socket can be made there.
         """
-        self._directory = tempfile.TemporaryDirectory(prefix="varvite-inbox-", dir=within, ignore_cleanup_errors=True)
+        self._directory = TemporaryDirectory("inbox", within)
         self._held_bytes_max = held_bytes_max
         self._lock = threading.Lock()
         self._segments: dict[str, bytes] = {}
@@ -86,7 +86,7 @@ class SegmentInbox:
     @property
     def path(self) -> str:
         """The directory that workers look for; only this user may enter it."""
-        return self._directory.name
+        return str(self._directory.path)
 
     def complete(self, summary: Summary) -> Summary | None:
         """The summary with its segment inline; None if that was handed over but is not here."""

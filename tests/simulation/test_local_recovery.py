@@ -86,7 +86,7 @@ class Worker:
     def begin(self) -> None:
         """A new process."""
         self.lives += 1
-        policy = LocalRecovery(directories=(str(self.host),), flush_interval_ms=0)
+        self.policy = policy = LocalRecovery(directories=(str(self.host),), flush_interval_ms=0)
         key = CopyRange(self.world.reader.job_id, OPERATOR, 0, KEY_GROUPS)
         self.place = LocalPlace(policy, key, 0, self.world.clock)
         own = self.host.parent / f"{self.host.name}-{self.lives}" / "own"
@@ -256,7 +256,7 @@ def test_a_copy_that_a_zombie_holds_is_not_touched(world: World) -> None:
     third = Worker(world, world.directory / "host")
     world.commit()
     assert third.reach().how == "caught-up"
-    assert len(LocalCopies(world.directory / "host").directories(third.place._key)) == 1, "the older copy is removed"
+    assert len(LocalCopies(worker.policy.root(0)).directories(third.place._key)) == 1, "the older copy is removed"
     third.end()
 
 
@@ -266,7 +266,7 @@ def test_a_copy_that_somebody_holds_is_waited_for(world: World, brief: bool, wai
     worker = Worker(world, world.directory / "host")
     worker.reach()
     worker.end()
-    (held,) = LocalCopies(world.directory / "host").free(worker.place._key)
+    (held,) = LocalCopies(worker.policy.root(0)).free(worker.place._key)
     held.mark_brief(brief)
     before_s = world.clock.monotonic_s()
     worker.begin()
@@ -282,7 +282,7 @@ def test_a_damaged_copy_is_restored(world: World) -> None:
     worker = Worker(world, world.directory / "host")
     worker.reach()
     worker.end()
-    (copy,) = LocalCopies(world.directory / "host").directories(worker.place._key)
+    (copy,) = LocalCopies(worker.policy.root(0)).directories(worker.place._key)
     (copy / "CURRENT").write_text("damaged\n")
     worker.begin()
     assert worker.reach().how == "restored"

@@ -57,9 +57,11 @@ class StandaloneCluster:
         self.workers[index].kill()
         executor.send_signal(signal.SIGKILL)
 
-    def temporary_directory(self, index: int) -> Path:
-        """That of a worker's Python processes: they share it with none of another host."""
-        return self.directory / f"tmp-worker-{index}"
+    def places(self, index: int) -> dict[str, str]:
+        """Variables with the directories of a worker's Python processes, which share them with none of another host."""
+        temporary, cache = (self.directory / f"{purpose}-worker-{index}" for purpose in ("tmp", "cache"))
+        temporary.mkdir(exist_ok=True)
+        return {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(cache)}
 
     def log_tail(self) -> str:
         """The ends of all logs, for messages."""
@@ -115,8 +117,7 @@ def standalone_cluster(
             own = ("--host", host_name(index), "--cores", str(cores), "--memory", memory, "--webui-port", "0")
             work = ("--work-dir", str(directory / f"work-{index}"), cluster.url)
             name = f"worker-{index}"
-            cluster.temporary_directory(index).mkdir()
-            placed = {**environment, "TMPDIR": str(cluster.temporary_directory(index))}
+            placed = {**environment, **cluster.places(index)}
             cluster.workers.append(
                 _start(name, directory, placed, "org.apache.spark.deploy.worker.Worker", *own, *work)
             )

@@ -12,10 +12,7 @@ Invariants: I8 (a change of any byte is `CorruptDataError`), I10 (bounded memory
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
-import weakref
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,6 +32,7 @@ from varvite.storage.object_stores.local.errors import did_not_happen
 from varvite.storage.object_stores.local.files import check_source, complete_or_absent
 from varvite.storage.object_stores.names import check_name
 from varvite.storage.object_stores.prepared_object import PreparedObject
+from varvite.storage.private_directories import TemporaryDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -185,7 +183,7 @@ class EncryptedStore:
                 with source.open("rb") as plain, scratch.file.open("wb") as target:
                     cipher.seal_file(plain, target)
             except OSError as error:
-                raise did_not_happen(error, f"encrypting {source} into {tempfile.gettempdir()}", name) from error
+                raise did_not_happen(error, f"encrypting {source} into a temporary directory (TMPDIR)", name) from error
             undo.pop_all()
             return PreparedObject(self._inner, name, scratch.file, scratch.close)
 
@@ -217,9 +215,8 @@ class _Scratch:
     """A temporary file; removed by `close`, or with the last reference, or at the end of the process."""
 
     def __init__(self) -> None:
-        directory = Path(tempfile.mkdtemp(prefix="varvite-encrypted-"))
-        self.file = directory / "object"
-        self._remove = weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        self._directory = TemporaryDirectory("encrypted")
+        self.file = self._directory.path / "object"
 
     def close(self) -> None:
-        self._remove()
+        self._directory.cleanup()

@@ -203,7 +203,7 @@ def test_two_executors_never_use_one_directory(job: ProcessJob, hosts: Hosts) ->
     zombie = job.executor
     job.use(hosts.executor())
     assert job.count() == (5, "restored")
-    ranges = [path for path in (job.directory / "local").glob("*/*/*/*") if path.is_dir()]
+    ranges = [path for path in (job.directory / "local").glob("varvite-*/*/*/*/*") if path.is_dir()]
     assert sorted(path.name for path in ranges) == ["0", "1"]
     job.use(zombie)
     assert job.count() == (6, "caught-up"), "it comes back to an older state in memory"
@@ -224,7 +224,7 @@ def test_an_executor_on_another_host_takes_over_what_a_standby_has_followed(job:
         job.materialize()
         job.count()
         job.count()
-        assert eventually(lambda: bool(list(other_host.glob("*/*/*/0"))), 20)
+        assert eventually(lambda: bool(list(other_host.glob("varvite-*/*/*/*/0"))), 20)
         job.lose_snapshots()
         hosts.kill(job.executor)
         job.set_directory(other_host)

@@ -22,9 +22,9 @@ BATCHES, KILLED_AFTER = 9, ONE_KEY
 
 @contextmanager
 def standby(cluster: StandaloneCluster, index: int, storage: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`varvite standby` on the host of a worker, with that host's temporary directory."""
+    """`varvite standby` on the host of a worker, with that host's directories."""
     path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
-    environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(cluster.temporary_directory(index))}
+    environment = {**os.environ, "PYTHONPATH": path, **cluster.places(index)}
     program = "from varvite.materializer.commands.cli import main; main()"
     command = ["standby", "job", "--storage", str(storage), "--host", host_name(index), "--followers", "1"]
     with (cluster.directory / f"standby-{index}.log").open("ab") as log:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from varvite.changelog.restore.local import (
     LocalCopies,
     LocalCopy,
     LocalRecovery,
-    default_root,
 )
 from varvite.storage.errors import InvalidRequestError
 
@@ -196,18 +194,45 @@ def test_a_lock_without_state_is_swept_too(tmp_path: Path) -> None:
 
 
 def test_partitions_are_spread_over_the_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given = LocalRecovery(directories=("/a", "/b"))
-    assert [str(given.root(partition)) for partition in range(3)] == ["/a", "/b", "/a"]
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert LocalRecovery().root(5) == tmp_path / f"varvite-local-state-{os.getuid()}"
-    assert default_root().stat().st_mode & 0o777 == 0o700
+    chosen = LocalRecovery(directories=(str(tmp_path / "a"), str(tmp_path / "b")))
+    name = f"varvite-local-state-{os.geteuid()}"
+    assert [chosen.root(partition) for partition in range(3)] == [tmp_path / d / name for d in "aba"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert LocalRecovery().root(5) == tmp_path / "cache" / "varvite" / "local-state"
+    assert LocalRecovery().root(5).stat().st_mode & 0o777 == 0o700
 
 
-def test_the_default_directory_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    default_root()
-    real = os.getuid()
-    monkeypatch.setattr(os, "getuid", lambda: real + 1)
-    (tmp_path / f"varvite-local-state-{real}").rename(tmp_path / f"varvite-local-state-{real + 1}")
-    with pytest.raises(InvalidRequestError, match="another user"):
-        default_root()
+FOREIGN = (
+    "src/rust/app/Cargo.lock", "src/rust/app/Cargo.toml", "a/b/c/poetry.lock", "a/b/c/poetry.toml", "a/b/c/uv.lock",
+    "a/b/c/uv/file", "job/count/00000-00004/poetry.lock", "job/count/00000-00004/7.lock",
+    "job/count/00000-00004/7/file", "job/count/00000-00004/7.txt",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("below_root", [False, True], ids=["in the directory that an option names", "below the root"])
+def test_files_of_others_are_neither_emptied_nor_deleted(tmp_path: Path, below_root: bool) -> None:
+    """`Cargo.lock`, `poetry.lock` and `uv.lock` of a home directory were emptied at once, and deleted a day later."""
+    policy = LocalRecovery(directories=(str(tmp_path),))
+    base = policy.root(0) if below_root else tmp_path
+    for name in FOREIGN:
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_text("somebody's")
+        os.utime(base / name, (1, 1))
+    copies = LocalCopies(policy.root(0))
+    old = filled(copies.new(KEY), used_s=1)
+    assert copies.sweep(0, 0, now_ms() + DAY_MS) == (old,)
+    assert [copy.directory for copy in copies.free(KEY)] == []
+    assert copies.new(KEY).directory.name == "0"
+    assert {name: (base / name).read_text() for name in FOREIGN} == dict.fromkeys(FOREIGN, "somebody's")
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    copies, victim = LocalCopies(tmp_path), tmp_path / "victim"
+    victim.write_bytes(b"brief")
+    directory = filled(copies.new(KEY))
+    lock = directory.with_name("0.lock")
+    lock.unlink()
+    lock.symlink_to(victim)
+    assert copies.free(KEY) == []
+    assert copies.sweep(0, 0, now_ms() + DAY_MS) == ()
+    assert (victim.read_bytes(), directory.is_dir()) == (b"brief", True)

@@ -55,7 +55,9 @@ def test_the_command_of_the_page_runs(storage: str, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.count("restored") == 2
     for disk in ("disk1", "disk2"):
-        assert len(list((tmp_path / "mnt" / disk / "varvite").glob("*/*/*/0/CURRENT"))) == 1, "partitions are spread"
+        assert len(list((tmp_path / "mnt" / disk / "varvite").glob("varvite-local-state-*/*/*/*/0/CURRENT"))) == 1, (
+            "partitions are spread"
+        )
 
 
 def test_the_command_with_followers_runs(storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
