@@ -23,10 +23,10 @@ def test_a_query_goes_on_with_the_state_that_is_on_the_host(spark: SparkSession,
     for batch in range(3):
         job.add(*[(f"key-{i}", batch) for i in range(20)])
     job.run()
-    copies = sorted((tmp_path / "local").glob("*/*/*/0/CURRENT"))
+    copies = sorted((tmp_path / "local").glob("varvite-*/*/*/*/0/CURRENT"))
     assert copies
     kill_state_workers(spark)
     job.add(("key-1", 5))
     assert set(job.restored(job.run())) <= {"caught-up", "current"}
-    assert sorted((tmp_path / "local").glob("*/*/*/*/CURRENT")) == copies
+    assert sorted((tmp_path / "local").glob("varvite-*/*/*/*/*/CURRENT")) == copies
     assert job.rows() == in_order(job.expected)
