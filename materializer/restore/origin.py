@@ -73,6 +73,20 @@ class StateOrigin:
             )
         return job
 
+    def source_of_clone(self, job_store: ObjectStore, *, is_encrypted: bool) -> str:
+        """As `job_beside`, for a new clone that is encrypted or not.
+
+        Raises `InvalidRequestError` if an encrypted clone would read objects that anybody could have written.
+        """
+        source = self.job_beside(job_store)
+        storage = read_job(self.store).storage
+        if is_encrypted and (storage is None or storage.encryption is None):
+            raise InvalidRequestError(
+                f"the state at {self.location} is not encrypted, and an encrypted job cannot share its objects; use "
+                f"the claim mode {NO_CLAIM}, which copies and encrypts them"
+            )
+        return source
+
     def check(self, max_parallelism: int) -> None:
         """Raise `IncompatibleError` unless a job with this number of key groups can have the state."""
         if self.commit.max_parallelism != max_parallelism:

@@ -7,6 +7,7 @@ error).
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from varvite.changelog.commit.import_plan import begins_after
@@ -16,10 +17,11 @@ from varvite.changelog.schema.pickled import refuse_stored
 from varvite.materializer.options.start import CLONE
 from varvite.materializer.restore.origin import check_start, clone_origin, copy_origin, find_start, is_location
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varvite.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError, MissingObjectError
 from varvite.storage.format.layout import LATEST
 from varvite.storage.job.log_store import check_log
 from varvite.storage.job.preflight import check_store
+from varvite.storage.job.record import read_job
 from varvite.storage.job.storage_choice import check_job_storage, new_job_storage
 from varvite.storage.job.store import JobStore
 from varvite.storage.object_stores.open import open_store
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.options.job_config import JobConfig
     from varvite.spark_integration.plan.job import JobPlan
     from varvite.storage.clock import Clock, TokenSource
-    from varvite.storage.format.records import Commit, Fence
+    from varvite.storage.format.records import Commit, Fence, JobRecord
     from varvite.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
@@ -88,6 +90,8 @@ class JobStart:
             tokens=tokens,
         )
         check_store(store, tokens, clock)
+        with suppress(MissingObjectError):  # a new job
+            _pin_checked(store, read_job(store), config)
         checkpoint = SparkCheckpoint(spark, plan.checkpoint_location)
         origin = find_origin(checkpoint, plan, store)
         run = JobRun.open(
@@ -100,7 +104,9 @@ class JobStart:
             new=new_job(plan, origin, store),
             uploads=config.upload_policy,
         )
-        _check_storage(run, config, tokens)
+        _pin_checked(store, run.record, config)
+        if run.record.storage is not None and run.record.storage.log is not None:
+            check_log(store, tokens.token())
         return cls(plan, run, checkpoint, origin, clock, tokens)
 
     def take_over(self) -> Fence:
@@ -143,19 +149,21 @@ def find_origin(checkpoint: SparkCheckpoint, plan: JobPlan, store: ObjectStore) 
 def new_job(plan: JobPlan, origin: StateOrigin | None, store: ObjectStore) -> NewJob:
     """The record of the job if it is new."""
     config = plan.config
+    storage = new_job_storage(config.encryption_key_provider, config.log_location)
+    is_encrypted = storage is not None and storage.encryption is not None
     return NewJob(
         begins_after=begins_after(origin.commit) if origin else 0,
-        cloned_from=origin.job_beside(store) if origin and config.claim_mode == CLONE else None,
-        storage=new_job_storage(config.encryption_key_provider, config.log_location),
+        cloned_from=origin.source_of_clone(store, is_encrypted=is_encrypted)
+        if origin and config.claim_mode == CLONE
+        else None,
+        storage=storage,
     )
 
 
-def _check_storage(run: JobRun, config: JobConfig, tokens: TokenSource) -> None:
-    """Raise if the job is stored in another way than the configuration says, or its log storage cannot be used."""
-    record = run.record
+def _pin_checked(store: JobStore, record: JobRecord, config: JobConfig) -> None:
+    """Go by this record, whoever replaces it in the storage; raise if the configuration says something else."""
     check_job_storage(record, encrypted=config.encryption_key_provider is not None, log=config.log_location)
-    if record.storage is not None and record.storage.log is not None:
-        check_log(run.store, tokens.token())
+    store.pin(record)
 
 
 def check_operators(operators: Sequence[OperatorRequest], base: Commit | None, *, ignore_unclaimed_state: bool) -> None:

@@ -3,10 +3,12 @@
 The store follows `job.json`, so that driver, state workers, materializer and tools read and write a job in the same
 way: in an encrypted job all objects but `job.json` itself are encrypted, and log data may be in a log store elsewhere.
 `job.json` is read lazily, with the first other object. Before it exists nothing is encrypted, which concerns only the
-preflight.
+preflight. It is not protected, so a driver goes by the record that it has checked (`JobStore.pin`), whatever is stored
+under that name later.
 
 Objects that a clone shares with its source have names that lead out of the job (`layout.shared`). They can be read, by
-the rules of the source's `job.json`, but not listed, written or deleted, so a clone cannot harm its source (I7).
+the rules of the source's `job.json`, but not listed, written or deleted, so a clone cannot harm its source (I7). The
+source of an encrypted clone must be encrypted, too: else who can write the storage could give the clone any objects.
 
 Foreign files among the objects (`layout.is_foreign`) are not listed: nothing needs them, and varvite must not delete
 them.
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import IncompatibleError, MissingObjectError, VarviteError
 from varvite.storage.format import layout
-from varvite.storage.format.records import JobRecord, decode_record
+from varvite.storage.format.records import JobRecord, JobStorage, decode_record, encode_record
 from varvite.storage.job.log_store import AREAS, LogTarget, is_log, open_log
 from varvite.storage.job.preflight import PREFLIGHT
 from varvite.storage.job.storage_choice import check_keys
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varvite.storage.clock import TokenSource
-    from varvite.storage.format.records import JobStorage
     from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
     from varvite.storage.object_stores.prepared_object import PreparedObject
 
@@ -76,6 +77,7 @@ class JobStore:
         key_provider: str | None = None,
         log_storage: str | None = None,
         tokens: TokenSource | None = None,
+        encrypted_clone: str | None = None,
     ) -> None:
         """Nothing is read yet.
 
@@ -86,6 +88,7 @@ class JobStore:
             key_provider: The source of keys, as for `open_keyring`.
             log_storage: The factory of log stores that may be imported, as for `open_log`.
             tokens: The source of salts of encrypted objects.
+            encrypted_clone: An encrypted job that reads this one's objects, so that this one must be encrypted, too.
 
         Raises `InvalidRequestError` if `job` could not be a name.
         """
@@ -96,6 +99,8 @@ class JobStore:
         self._key_provider = key_provider
         self._log_storage = log_storage
         self._tokens = tokens or SystemTokens()
+        self._encrypted_clone = encrypted_clone
+        self._pinned: JobRecord | None = None
         self._opened: _Stores | None = None
         self._job_json: bytes | None = None
         """The `job.json` that the stores were opened by."""
@@ -105,12 +110,20 @@ class JobStore:
     def url(self) -> str:
         return self._plain.url
 
+    def pin(self, record: JobRecord) -> None:
+        """From now on go by this record, which was checked; `job.json` is not read again."""
+        self._pinned, self._opened = record, None
+        self._shared_jobs.clear()
+
     def get(self, name: str) -> bytes:
+        if name == layout.JOB and self._pinned is not None:
+            return encode_record(self._pinned)
         store, local_name = self._locate(name)
         with _errors_by_name(name):
             data = store.get(local_name)
         if name == layout.JOB and self._facts is None and data != self._job_json:
             self._opened = None  # another job has the name now, perhaps with other encryption
+            self._shared_jobs.clear()
         if store is self._plain and is_sealed(data):
             raise IncompatibleError(
                 f"the object is encrypted, but {layout.JOB} says that the job is not; bring back the {layout.JOB} with "
@@ -173,12 +186,14 @@ class JobStore:
         job, _, local_name = check_name(layout.name_in_storage(name)).partition("/")
         shared = self._shared_jobs.get(job)
         if shared is None:
+            is_encrypted = isinstance((self._opened or self._open()).main, EncryptedStore)
             shared = JobStore(
                 self._root,
                 job,
                 key_provider=self._key_provider,
                 log_storage=self._log_storage,
                 tokens=self._tokens,
+                encrypted_clone=self._job if is_encrypted else None,
             )
             self._shared_jobs[job] = shared
         return shared, local_name
@@ -190,7 +205,16 @@ class JobStore:
         return (self._opened or self._open()).of(name)
 
     def _open(self) -> _Stores:
-        facts = self._facts or self._read_record()
+        pinned = self._pinned
+        facts = self._facts or (JobFacts(pinned.job_id, pinned.storage) if pinned else self._read_record())
+        if self._encrypted_clone is not None and (facts is None or (facts.storage or JobStorage()).encryption is None):
+            raise IncompatibleError(
+                f"job {self._encrypted_clone!r} is encrypted and reads objects of job {self._job!r}, which must be "
+                f"encrypted, too, and whose {layout.JOB} does not say so; bring back the {layout.JOB} with which it "
+                "was made, or start a new job from the state with the claim mode NO_CLAIM",
+                job=self._job,
+                object_name=layout.JOB,
+            )
         if facts is None:
             return _Stores(self._plain, self._plain)
         self._opened = self._open_stores(facts)

@@ -14,7 +14,7 @@ from tests.jobs.started_job import MAKERS, Started, fill, origin_of
 from varvite.changelog.reading.reader import open_state
 from varvite.materializer.commands.cli import main
 from varvite.materializer.monitoring.events import JobFailed
-from varvite.storage.errors import MissingKeyError
+from varvite.storage.errors import InvalidRequestError, MissingKeyError
 from varvite.storage.job.storage_choice import new_job_storage
 from varvite.storage.job.store import JobStore
 from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE
@@ -84,6 +84,17 @@ def test_an_encrypted_job_is_cloned(encrypted: World, *, stays_encrypted: bool) 
     other.check()
     encrypted.sidecar().fold()
     other.check()
+
+
+def test_an_encrypted_job_is_not_cloned_from_a_plain_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    world = World(tmp_path, LocalStore(tmp_path / "storage"))
+    fill(world)
+    origin, target = origin_of(world, None), JobStore(world.root, "other")
+    assert origin.source_of_clone(target, is_encrypted=False) == "job"
+    with pytest.raises(InvalidRequestError, match="cannot share its objects; use the claim mode NO_CLAIM"):
+        origin.source_of_clone(target, is_encrypted=True)
+    world.close()
 
 
 def test_a_retired_key_is_not_needed_once_everything_was_replaced(

@@ -188,10 +188,9 @@ def test_what_is_shared_is_read_as_its_own_job_has_it() -> None:
     make(root, "plain", provider=None)
     for name in ("secret", "plain"):
         JobStore(root, name).put("seg/1", name.encode())
-    for reader in ("secret", "plain"):
-        for name in ("secret", "plain"):
-            store, shared = JobStore(root, reader), layout.shared(name, "seg/1")
-            assert store.get(shared) == store.get_range(shared, 0, len(name)) == name.encode()
+    for reader, name in (("secret", "secret"), ("plain", "secret"), ("plain", "plain")):
+        store, shared = JobStore(root, reader), layout.shared(name, "seg/1")
+        assert store.get(shared) == store.get_range(shared, 0, len(name)) == name.encode()
 
 
 def test_a_job_without_encryption_is_refused_if_encryption_is_wanted() -> None:
@@ -283,3 +282,56 @@ def test_what_somebody_else_has_put_among_the_objects_is_not_listed() -> None:
     for area in AREAS:
         assert [meta.name for meta in store.list(f"{area}/")] == sorted(n for n in OURS if n.startswith(f"{area}/"))
     assert not any(map(layout.is_foreign, OURS))
+
+
+def plain_record(record: JobRecord) -> bytes:
+    """The same job, which says that it is not encrypted."""
+    return encode_record(msgspec.structs.replace(record, storage=None))
+
+
+def test_a_checked_record_is_the_one_that_is_used() -> None:
+    """Who swapped `job.json` after the driver's check had a job with a key provider write its chain in the open."""
+    root = MemoryStore()
+    store = JobStore(root, "job", key_provider="environment")
+    record = make(root)
+    check_job_storage(record, encrypted=True)
+    store.pin(record)
+    root.put("job/job.json", plain_record(record))
+    store.put(CHAIN, b"an entry")
+    assert is_sealed(root.get(f"job/{CHAIN}"))
+    assert read_job(store) == record
+    assert store.get(CHAIN) == b"an entry"
+    root.delete(["job/job.json"])
+    store.put(layout.chain(2), b"another")
+    assert is_sealed(root.get(f"job/{layout.chain(2)}"))
+
+
+@pytest.mark.parametrize("downgrade", ["replaced", "deleted", "plain from the beginning"])
+@pytest.mark.parametrize("pinned", [True, False])
+def test_an_encrypted_clone_believes_no_plain_source(downgrade: str, *, pinned: bool) -> None:
+    """Its source's `job.json` is not protected: replaced, the clone read whatever was put beside it in the open."""
+    root = MemoryStore()
+    source = make(root, "source", provider=None if downgrade.startswith("plain") else "environment")
+    JobStore(root, "source").put(CHAIN, b"of the source")
+    record = make(root, "clone")
+    clone, forged = JobStore(root, "clone"), JobStore(root, "clone")
+    shared = layout.shared("source", CHAIN)
+    if downgrade == "replaced":
+        assert clone.get(shared) == b"of the source"
+        root.put("source/job.json", plain_record(source))
+    elif downgrade == "deleted":
+        root.delete(["source/job.json"])
+    root.put(f"source/{CHAIN}", b"forged")
+    if pinned:
+        forged.pin(record)
+    for ask in (forged.get, lambda name: forged.get_range(name, 0, 2), forged.is_reusable):
+        with pytest.raises(IncompatibleError, match="which must be encrypted, too"):
+            ask(shared)
+
+
+def test_a_plain_clone_reads_what_its_source_has_in_the_open() -> None:
+    root = MemoryStore()
+    for name in ("source", "clone"):
+        make(root, name, provider=None)
+    JobStore(root, "source").put(CHAIN, b"of the source")
+    assert JobStore(root, "clone").get(layout.shared("source", CHAIN)) == b"of the source"
