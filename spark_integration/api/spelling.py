@@ -22,12 +22,12 @@ def with_spark_keywords(**other: str) -> Callable[[Callable[P, R]], Callable[P, 
     """
 
     def decorate(method: Callable[P, R]) -> Callable[P, R]:
-        own = inspect.signature(method).parameters
-        names = {re.sub("_([a-z])", lambda letter: letter[1].upper(), name): name for name in own} | other
+        parameters = inspect.signature(method).parameters
+        names = {re.sub("_([a-z])", lambda letter: letter[1].upper(), name): name for name in parameters} | other
 
         @wraps(method)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in [name for name in kwargs if name not in own and name in names]:
+            for name in [name for name in kwargs if name not in parameters and name in names]:
                 if names[name] in kwargs:
                     raise TypeError(f"{method.__name__} got {name} and {names[name]}, which are the same")
                 kwargs[names[name]] = kwargs.pop(name)

@@ -10,7 +10,6 @@ import difflib
 import keyword
 from collections import _tuplegetter  # type: ignore[attr-defined]  # the C property of namedtuple: 40 ns a read
 from functools import partial
-from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -59,50 +58,14 @@ class RowReader:
     """Turns record batches of one schema into lists of rows."""
 
     def __init__(self, schema: pa.Schema, columns: Sequence[str]) -> None:
-        self._names = list(columns)
         self._indices = [schema.get_field_index(name) for name in columns]
         self._readers = [column_reader(schema.field(i).type) for i in self._indices]
         self._make = partial(tuple.__new__, row_class(columns))
 
     def rows(self, batch: pa.RecordBatch) -> list[Row]:
-        """The rows of a batch, in order. Raises `InvalidRequestError` for a value that Python has no form for."""
-        columns = [
-            read_column(name, batch.column(i), read)
-            for name, read, i in zip(self._names, self._readers, self._indices, strict=True)
-        ]
+        """The rows of a batch, in order. Read them within `reading`: a value may have no form in Python."""
+        columns = [read(batch.column(i)) for read, i in zip(self._readers, self._indices, strict=True)]
         return list(map(self._make, zip(*columns, strict=True)))
-
-
-def read_column(name: str, column: Any, read: Callable[[Any], Values]) -> Values:
-    """The values that `read` makes of a column of the input.
-
-    Raises:
-        InvalidRequestError: It cannot make one of them, such as a date after the year 9999.
-    """
-    try:
-        return read(column)
-    except (OverflowError, ValueError) as error:  # pyarrow's errors of values are ValueErrors
-        example = next(
-            (part for part in map(column.slice, range(len(column)), repeat(1)) if not _reads(read, part)), column
-        )
-        raise InvalidRequestError(
-            f"input column {name!r} of type {column.type} holds {_shown(example)}, which Python cannot hold: {error}; "
-            "dates and timestamps are read from year 1 to 9999 in the local time zone, so filter or cast it before"
-        ) from error
-
-
-def _reads(read: Callable[[Any], Any], column: Any) -> bool:
-    try:
-        read(column)
-    except (OverflowError, ValueError):
-        return False
-    return True
-
-
-def _shown(column: Any) -> str:
-    """The values of a column as Arrow writes them; a timestamp that it cannot write is a number of microseconds."""
-    plain = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-    return " ".join(str(plain).split())[:_SHOWN_CHARACTERS]
 
 
 def column_reader(arrow_type: pa.DataType) -> Callable[[pa.Array], list[Any]]:

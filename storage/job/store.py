@@ -111,7 +111,7 @@ class JobStore:
         return self._plain.url
 
     def pin(self, record: JobRecord) -> None:
-        """From now on go by this record, which was checked; `job.json` is not read again."""
+        """Takes this record, which was checked; `job.json` is not read again."""
         self._pinned, self._opened = record, None
         self._shared_jobs.clear()
 

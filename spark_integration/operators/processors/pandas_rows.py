@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_type
 
-from varvite.spark_integration.elements.arrow_rows import read_column
 from varvite.spark_integration.elements.arrow_values import zone_in, zone_info
 from varvite.spark_integration.elements.clock_times import instant_of_frame
 from varvite.spark_integration.elements.row_values import plain_value, value_writer
@@ -28,11 +27,11 @@ FRAME_ROWS: Final = 10_000
 
 
 def to_frame(batch: pa.RecordBatch) -> Any:
-    """The batch as a DataFrame. Raises `InvalidRequestError` for a value that pandas cannot hold."""
+    """The batch as a DataFrame. Make it within `reading`: pandas cannot hold every value."""
     import pandas as pd
 
     names = batch.schema.names
-    columns = [read_column(name, column, _series) for name, column in zip(names, batch.columns, strict=True)]
+    columns = map(_series, batch.columns)
     return pd.concat([series.rename(name) for name, series in zip(names, columns, strict=True)], axis=1)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
-from varvite.spark_integration.elements.arrow_rows import read_column, row_class
+from varvite.spark_integration.elements.arrow_rows import row_class
 from varvite.spark_integration.elements.arrow_values import zone_in, zone_info
 from varvite.spark_integration.elements.row_values import value_writer
 from varvite.spark_integration.functions.returned import returned
@@ -96,9 +96,7 @@ class ProcessorFunction(GroupedFunction):
             self._zone = zone
             self._keys.set_zone(None if zone is None else zone_info(zone))
         make = partial(tuple.__new__, row_class(batch.schema.names))
-        names = batch.schema.names
-        columns = [read_column(n, c, _plain_values) for n, c in zip(names, batch.columns, strict=True)]
-        return list(map(make, zip(*columns, strict=True)))
+        return list(map(make, zip(*(column.to_pylist() for column in batch.columns), strict=True)))
 
     def process_group(self, key: Any, rows: list[Any], initial: list[Any]) -> Iterable[Any] | None:
         named = self._keys.of(key)
@@ -168,10 +166,6 @@ class PandasProcessorFunction(ProcessorFunction):
 
 def _of_utc(naive: datetime) -> datetime:
     return naive.replace(tzinfo=UTC)
-
-
-def _plain_values(column: pa.Array) -> list[Any]:
-    return column.to_pylist()
 
 
 def _by_name(row: Any) -> Any:

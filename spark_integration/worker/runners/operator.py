@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from varvite.changelog.operator_state.backend import OperatorStateBackend
 from varvite.changelog.types.factory import parse_type_string
 from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
-from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter, read_column
+from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter
 from varvite.spark_integration.elements.input_errors import UnreadableInputError, reading
 from varvite.spark_integration.elements.key_group_order import in_key_group_order
 from varvite.spark_integration.elements.row_values import event_times_ms
@@ -66,11 +66,10 @@ class KeyReader:
         self._key_type: TypeInformation = parse_type_string(request.key_type)
         self._indices = [schema.get_field_index(name) for name in request.key_columns]
         self._arrow_type = self._key_type.arrow_type
-        self._names = request.key_columns
 
     def keys(self, batch: pa.RecordBatch) -> list[Any]:
         """The stored form of each row's key; None is a key like any other."""
-        return read_column(", ".join(self._names), self.column(batch), self._key_type.from_arrow)
+        return self._key_type.from_arrow(self.column(batch))
 
     def column(self, batch: pa.RecordBatch) -> pa.Array[Any]:
         """Each row's key as the key type's Arrow type."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -16,8 +16,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from varvite.changelog.types.factory import Types
-from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter, read_column
+from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter
 from varvite.spark_integration.elements.clock_times import instant_of_frame, local_instant, local_time
+from varvite.spark_integration.elements.input_errors import UnreadableInputError, reading
 from varvite.spark_integration.elements.row_values import ColumnValues
 from varvite.spark_integration.operators.processors.pandas_rows import PandasRows, to_frame
 from varvite.storage.errors import InvalidRequestError
@@ -151,6 +152,12 @@ def test_the_first_day_and_the_last_are_written_or_refused(anywhere: str) -> Non
         assert read(pa.date32(), *written(pa.date32(), day).to_pylist()) == [day]
 
 
+def read_within(reader: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -> Any:
+    """As a worker reads."""
+    with reading(batch, batch.schema.names, reader):
+        return reader(batch)
+
+
 @pytest.mark.usefixtures("new_york")
 @pytest.mark.parametrize(
     ("kind", "value", "shown"),
@@ -166,12 +173,12 @@ def test_what_python_cannot_hold_is_an_error_with_its_column(kind: pa.DataType, 
     """It was a bare `OverflowError`, which was tried again for ever."""
     whole = pa.array([0, value, None], pa.int32() if pa.types.is_date(kind) else pa.int64()).cast(kind)
     schema = pa.schema([("c", kind)])
-    with pytest.raises(InvalidRequestError, match=f"input column 'c' of type .*{shown}"):
-        RowReader(schema, ["c"]).rows(pa.record_batch([whole], schema))
+    with pytest.raises(UnreadableInputError, match=f"column 'c' of type .*{shown}"):
+        read_within(RowReader(schema, ["c"]).rows, pa.record_batch([whole], schema))
     nested = pa.ListArray.from_arrays([0, 1, 3], whole)
     schema = pa.schema([("n", nested.type)])
-    with pytest.raises(InvalidRequestError, match="input column 'n' of type list"):
-        RowReader(schema, ["n"]).rows(pa.record_batch([nested], schema))
+    with pytest.raises(UnreadableInputError, match="column 'n' of type list"):
+        read_within(RowReader(schema, ["n"]).rows, pa.record_batch([nested], schema))
 
 
 @pytest.mark.parametrize(("kind", "value"), [("sql_date", 2932897), ("sql_timestamp", 253402300800_000_000)])
@@ -180,17 +187,18 @@ def test_a_key_that_python_cannot_hold_is_an_error_too(kind: str, value: int) ->
     key_type: Any = {"sql_date": Types.SQL_DATE(), "sql_timestamp": Types.SQL_TIMESTAMP()}[kind]
     plain = pa.int32() if kind == "sql_date" else pa.int64()
     column = pa.array([value, None, 0], plain).cast(key_type.arrow_type)
-    with pytest.raises(InvalidRequestError, match=r"input column 'k' of type .* holds .*10000"):
-        read_column("k", column.slice(0, 2), key_type.from_arrow)
-    assert read_column("k", column.slice(1), key_type.from_arrow)[1].year == 1970
+    batch = pa.record_batch([column], ["k"])
+    with pytest.raises(UnreadableInputError, match=r"column 'k' of type .* holds .*10000"):
+        read_within(lambda rows: key_type.from_arrow(rows.column(0)), batch)
+    assert key_type.from_arrow(column.slice(1))[1].year == 1970
 
 
 @pytest.mark.parametrize("moment", [datetime(1600, 1, 1, tzinfo=UTC), datetime(2300, 1, 1, tzinfo=UTC)])
 def test_what_pandas_cannot_hold_is_an_error_with_its_column(moment: datetime) -> None:
     for kind, value in ((MOMENT, moment), (pa.timestamp("us"), moment.replace(tzinfo=None))):
         batch = pa.record_batch([pa.array([value], kind)], pa.schema([("c", kind)]))
-        with pytest.raises(InvalidRequestError, match="input column 'c' of type"):
-            to_frame(batch)
+        with pytest.raises(UnreadableInputError, match="column 'c' of type"):
+            read_within(to_frame, batch)
 
 
 def test_a_variant_is_sparks_own() -> None:
