@@ -57,20 +57,21 @@ def instant_of_frame(zone: tzinfo | None, naive: datetime) -> datetime:
     Raises:
         InvalidRequestError: Clocks of the zone never show this.
     """
-    before, after = (_offset(zone, naive.replace(fold=fold)) for fold in (0, 1))
-    if before < after:
+    first = naive.replace(fold=0) if naive.fold else naive
+    second = first.replace(fold=1)
+    offset = _local_offset if zone is None else zone.utcoffset
+    before, after = offset(first), offset(second)
+    if before is not None and after is not None and before < after:
         raise InvalidRequestError(
             f"clocks of {zone or 'the local time zone'} never show {naive}, because they are put forward there; give "
             "the timestamp with its time zone"
         )
-    return instant_in(zone, naive.replace(fold=1))
+    return instant_in(zone, second)
 
 
-def _offset(zone: tzinfo | None, naive: datetime) -> timedelta:
-    """Distance of a zone's clocks from UTC."""
-    if zone is None:
-        return naive - local_instant(naive).replace(tzinfo=None)
-    return zone.utcoffset(naive) or timedelta(0)
+def _local_offset(naive: datetime) -> timedelta:
+    """Distance of the local clocks from UTC."""
+    return naive - local_instant(naive).replace(tzinfo=None)
 
 
 def missing_time(value: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_type
+from pyspark.sql.types import TimestampType
 
 from varvite.spark_integration.elements.arrow_values import zone_in, zone_info
 from varvite.spark_integration.elements.clock_times import instant_of_frame
@@ -19,6 +20,7 @@ from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import tzinfo
 
     from pyspark.sql.types import StructField, StructType
 
@@ -69,7 +71,8 @@ class PandasRows:
 
     def _set_writers(self) -> None:
         zoned = partial(instant_of_frame, self.zone)
-        self._writers = [_named(field, value_writer(field.dataType, zoned)) for field in self._output.fields]
+        writers = [(field, value_writer(field.dataType, zoned)) for field in self._output.fields]
+        self._writers = [None if write is None else _ColumnWriter(f, write, self.zone) for f, write in writers]
 
     def rows(self, batch: pa.RecordBatch) -> list[Any]:
         """The rows of a batch."""
@@ -88,9 +91,7 @@ class PandasRows:
             yield pd.DataFrame(rows[start : start + FRAME_ROWS])
 
 
-def rows_of_frame(
-    frame: Any, columns: list[str], writers: Sequence[Callable[[Any], Any] | None]
-) -> Iterator[tuple[Any, ...]]:
+def rows_of_frame(frame: Any, columns: list[str], writers: Sequence[_ColumnWriter | None]) -> Iterator[tuple[Any, ...]]:
     """The rows of a DataFrame that a function yields, in the order of the output columns.
 
     Columns are read by name if all their names are strings, else by position, as on Spark. Missing values (NaN, NaT,
@@ -123,7 +124,9 @@ def rows_of_frame(
     return zip(*[_values(column, write) for column, write in zip(series, writers, strict=True)], strict=True)
 
 
-def _values(series: Any, write: Callable[[Any], Any] | None) -> list[Any]:
+def _values(series: Any, write: _ColumnWriter | None) -> list[Any]:
+    if write is not None:
+        series = write.zoned(series)
     if getattr(series.dtype, "tz", None) is not None:
         series = series.dt.tz_convert("UTC")  # as on Spark: a date or a clock that is made of it is UTC's
     missing = series.isna().tolist()
@@ -144,16 +147,28 @@ def _without_missing(value: Any) -> Any:
     return value if differs is False else None
 
 
-def _named(field: StructField, write: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
-    """The conversion of a column's values, with errors that say so."""
+class _ColumnWriter:
+    """The conversion of a column's values, with errors that name the column."""
 
-    def write_value(value: Any) -> Any:
+    def __init__(self, field: StructField, write: Callable[[Any], Any], zone: tzinfo | None) -> None:
+        self._field = field
+        self._write = write
+        self._zone = zone if isinstance(field.dataType, TimestampType) else None
+
+    def zoned(self, series: Any) -> Any:
+        """Naive timestamps with pandas' dtype as those of the session's zone, all at once."""
+        if self._zone is None or series.dtype.kind != "M" or getattr(series.dtype, "tz", None) is not None:
+            return series
         try:
-            return write(value)  # type: ignore[misc]  not called without one
+            return series.dt.tz_localize(self._zone, ambiguous=False)
+        except ValueError:  # clocks never show one of them, which the conversion of each value names
+            return series
+
+    def __call__(self, value: Any) -> Any:
+        try:
+            return self._write(value)
         except (InvalidRequestError, OverflowError, ValueError) as error:
             raise InvalidRequestError(
-                f"output column {field.name!r} is declared {field.dataType.simpleString()}, but the function yielded "
-                f"{value!r} ({type(value).__name__}): {error}"
+                f"output column {self._field.name!r} is declared {self._field.dataType.simpleString()}, but the "
+                f"function yielded {value!r} ({type(value).__name__}): {error}"
             ) from error
-
-    return None if write is None else write_value
