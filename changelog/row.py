@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,11 +19,7 @@ make_row: Any = _tuple.__new__
 """`make_row(row_class(names), values)`: a row, without checks."""
 
 
-def _is_equal(row: Any, values: Any) -> bool:
-    return _tuple_equal(row, values if isinstance(values, tuple) else tuple(values))
-
-
-_tuple_equal: Any = _tuple.__eq__
+_is_equal: Any = _tuple.__eq__
 _get: Any = _tuple.__getitem__
 
 
@@ -94,12 +90,12 @@ class Row(tuple[Any, ...]):
     def __eq__(self, other: object) -> bool:
         if type(self) is type(other):
             return _is_equal(self, other)
-        if not isinstance(other, Row):
+        # PySpark's rows have names, too.
+        others: Any = other.FIELD_NAMES if isinstance(other, Row) else getattr(other, "__fields__", None)
+        names, values = self.FIELD_NAMES, cast("Any", other)
+        if names is None or others is None or set(names) != set(others):
             return False
-        names, others = self.FIELD_NAMES, other.FIELD_NAMES
-        if names is None or others is None or len(names) != len(others):
-            return False
-        return set(names) == set(others) and _is_equal(self, other.get_fields_by_names(names))
+        return _is_equal(self, tuple([values[name] for name in names]))
 
     def __ne__(self, other: object) -> bool:
         return not self == other

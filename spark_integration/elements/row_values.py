@@ -42,22 +42,23 @@ class RowValues:
         self._names = elements.schema.names
         self._values = ColumnValues(elements.schema, "a state of rows")
         self._make = partial(tuple.__new__, row_class(self._names))
+        self._has_instants = "instant" in elements.state_type.notation()
 
     def inward(self, row: Any) -> Any:
         """The state's value of a Row, a tuple or a dict. Raises `InvalidRequestError` if it is no such row."""
+        if not self._has_instants:
+            return row  # its type takes it as it is
         names = self._names
         return self._values.inward(tuple(map(row.get, names)) if isinstance(row, dict) else in_order(row, names))
 
     def outward(self, stored: Any) -> Any:
-        """The row."""
+        """The row, of the class that the stream's rows have."""
         return self._make(self._values.outward(stored))
 
 
 def row_values(elements: ElementType | None) -> RowValues | None:
-    """The conversion of elements into values of a state of their type; None: they are such values."""
-    if isinstance(elements, RowElements) and "instant" in elements.state_type.notation():
-        return RowValues(elements)
-    return None
+    """The conversion of rows into values of a state, which come out as rows of columns again; None: no conversion."""
+    return RowValues(elements) if isinstance(elements, RowElements) else None
 
 
 def columns_type(schema: Any, what: str) -> RowType:

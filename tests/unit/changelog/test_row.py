@@ -90,6 +90,14 @@ def test_rows_are_equal_with_the_same_names_and_values() -> None:
     assert Row(a=Row(x=1)) == Row(a=Row(x=1)) != Row(a=Row(y=1))
 
 
+def test_a_row_equals_one_of_pyspark_with_the_same_names_and_values() -> None:
+    from pyspark.sql import Row as SparkRow
+
+    assert Row(a=1, b=Row(c=2)) == SparkRow(b=SparkRow(c=2), a=1)
+    for other in (SparkRow(a=1), SparkRow(a=1, b=2), SparkRow(1, 2), SparkRow("a", "b")):
+        assert Row(a=1, b=Row(c=2)) != other
+
+
 def test_rows_hash_as_their_values() -> None:
     assert len({Row(a=1), Row(a=1), Row(a=2), Row(b=1), Row(1), (1,)}) == 5
     assert {Row(a=1): "x"}[Row("a")(1)] == "x"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row
-from pyspark.sql.types import ArrayType, DateType, LongType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType, TimestampNTZType, TimestampType
 
 from tests.jobs.keyed_job import KeyedJob
 from tests.jobs.window_job import Element, WindowJob, window_operator
@@ -69,10 +69,17 @@ def test_a_reduce_of_rows(tmp_path: Path) -> None:
     job.close()
 
 
-def test_only_rows_with_timestamps_are_turned() -> None:
+def test_rows_come_out_of_state_as_rows_of_the_stream() -> None:
+    """Without timestamps they came out as rows of another class, without `asDict`, and with other rules for `in`."""
     assert row_values(None) is None
     assert row_values(TypedElements(as_type(Types.INSTANT()))) is None
-    assert row_values(rows_of(day=DateType(), n=LongType(), at=TimestampNTZType())) is None
+    elements = rows_of(n=LongType(), s=StructType([StructField("x", LongType())]), clock=TimestampNTZType())
+    values = row_values(elements)
+    assert values is not None
+    for given in (Row(n=1, s=Row(x=2), clock=None), (1, (2,), None), {"n": 1, "s": {"x": 2}, "clock": None}):
+        kept = values.outward(elements.state_type.thaw(elements.state_type.freeze(values.inward(given))))
+        assert kept.asDict(recursive=True) == {"n": 1, "s": {"x": 2}, "clock": None}
+        assert ("n" in kept, "x" in kept.s, 1 in kept) == (True, True, False)
     values = row_values(ELEMENTS)
     assert values is not None
     with pytest.raises(InvalidRequestError):
