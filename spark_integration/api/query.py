@@ -14,11 +14,12 @@ import logging
 import socket
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError, VarviteError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 STOP_TIMEOUT_S: Final = 60.0
+HEARTBEAT_S: Final = 1.1
+"""After so long Spark has a heartbeat for one more batch."""
 CANCEL_TIMEOUT_S: Final = 5.0
 """Time in which a batch ends whose jobs were cancelled; a sink that takes longer is left alone."""
 
@@ -58,6 +61,10 @@ class QueryRun(Protocol):
 
     def is_caught_up(self) -> bool:
         """True if Spark has acknowledged the last batch that it has planned."""
+        ...
+
+    def has_moved_watermark(self) -> bool:
+        """True if the last batch has moved the watermark, so that timers may be due that no batch has fired."""
         ...
 
 
@@ -98,6 +105,16 @@ class BatchFunction:
         return self._thread == threading.get_ident()
 
 
+class LaunchedQuery(NamedTuple):
+    """A query of Spark's that runs, with the run behind it."""
+
+    query: StreamingQuery
+    run: QueryRun
+    """The coordinator, whose resources the query holds."""
+    batches: BatchFunction
+    """The function that Spark calls for each batch."""
+
+
 def _connection_to_jvm(session: SparkSession) -> Any:
     """The connection over which Spark's thread waits for the function; None if PySpark shares it among threads."""
     client = getattr(session.sparkContext._gateway, "_gateway_client", None)  # noqa: SLF001  there is no other way
@@ -117,32 +134,35 @@ class VarviteStreamingQuery(StreamingQuery):
 
     def __init__(
         self,
-        query: StreamingQuery,
-        run: QueryRun,
-        batches: BatchFunction,
+        launched: LaunchedQuery,
         at_end: Sequence[Callable[[bool], None]] = (),
         *,
         stop_timeout_s: float,
+        closing: Callable[[], LaunchedQuery] | None = None,
     ) -> None:
         """Take over a query that was started.
 
         Args:
-            query: The query.
-            run: The coordinator, whose resources the query holds.
-            batches: The function that Spark calls for each batch.
+            launched: The query.
             at_end: Called when everything is released, with True if the query ended by itself, its input used up. All
                 are called, whatever one of them raises.
             stop_timeout_s: Time that `stop` leaves a batch.
+            closing: Starts the query once more when it has ended by itself and its last batch has moved the watermark,
+                for a batch in which the timers fire that are due now; None: it does not end by itself.
         """
-        super().__init__(query._jsq)  # noqa: SLF001  the same query on Spark's side
-        self._run = run
-        self._batches = batches
+        super().__init__(launched.query._jsq)  # noqa: SLF001  the same query on Spark's side
+        self._run = launched.run
+        self._batches = launched.batches
+        self._closing = closing
+        self._may_close = closing is not None
+        self._launching = threading.Lock()
+        self._closing_error: Exception | None = None
         self._at_end = tuple(at_end)
         self._is_stopping = False
         self._stop_timeout_s = stop_timeout_s
         # Resources are released when the query ends, whoever ended it and whether or not anybody waits for it.
         self._release = threading.Thread(
-            target=self._release_at_end, name=f"varvite-query-end-{query.name}", daemon=True
+            target=self._release_at_end, name=f"varvite-query-end-{launched.query.name}", daemon=True
         )
         self._release.start()
 
@@ -163,15 +183,28 @@ class VarviteStreamingQuery(StreamingQuery):
             VarviteError: The query was ended by an error of varvite; `UserFunctionError` by one of the user's function.
             StreamingQueryException: It was ended by anything else, as in Spark.
         """
+        clock = SystemClock()
+        end_s = None if timeout is None else clock.monotonic_s() + timeout
         try:
-            ended = super().awaitTermination(timeout)
+            if super().awaitTermination(timeout) is False:
+                return False
+            if self._may_close and end_s is not None:
+                self._release.join(max(end_s - clock.monotonic_s(), 0))
+                if self._release.is_alive():
+                    return False
+            self._release.join()
+            super().awaitTermination()  # raises the error of a closing batch
         except StreamingQueryException as error:
             self._release.join()
             self._raise(error)
-            ended = True if timeout is not None else None
-        if ended is not False:
-            self._release.join()
-        return ended
+        if self._closing_error is not None:
+            raise self._closing_error
+        return None if timeout is None else True
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  Spark's name
+        """True while the query runs, up to the end of its closing batch."""
+        return super().isActive or (self._may_close and self._release.is_alive())
 
     def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
         """Wait until everything that the source holds now is processed. Raises as `awaitTermination`."""
@@ -199,7 +232,8 @@ class VarviteStreamingQuery(StreamingQuery):
             raise InvalidRequestError(
                 "a query cannot be stopped from inside its own batch; raise an exception, or stop it from outside"
             )
-        self._is_stopping = True
+        with self._launching:
+            self._is_stopping = True
         if not self._run.request_stop(self._stop_timeout_s):
             self._cut_off()
         super().stop()
@@ -217,13 +251,10 @@ class VarviteStreamingQuery(StreamingQuery):
             self._batches.abandon()
 
     def _release_at_end(self) -> None:
-        complete = True
+        complete = self._ends_well()
         try:
-            super().awaitTermination()
-        except Exception as error:  # noqa: BLE001  the query's failure, or the end of the JVM: both are an end
-            _log.debug("the query ended: %s", error)
-            complete = False
-        try:
+            if complete and self._launches_closing_batch():
+                complete = self._ends_well()
             self._run.stop()
         except Exception:  # noqa: BLE001  nobody waits for this thread; a failure must at least be logged
             _log.exception("releasing the resources of the ended query failed")
@@ -234,6 +265,33 @@ class VarviteStreamingQuery(StreamingQuery):
                     call(used_up)
                 except Exception:  # noqa: BLE001  as above
                     _log.exception("a call at the end of the query failed")
+
+    def _ends_well(self) -> bool:
+        try:
+            super().awaitTermination()
+        except Exception as error:  # noqa: BLE001  the query's failure, or the end of the JVM: both are an end
+            _log.debug("the query ended: %s", error)
+            return False
+        return True
+
+    def _launches_closing_batch(self) -> bool:
+        """Start the query once more for the timers that its last batch has made due; False if there is no need."""
+        if self._closing is None or not self._run.has_moved_watermark() or not self._is_used_up():
+            return False
+        self._run.stop()
+        SystemClock().sleep(HEARTBEAT_S)
+        with self._launching:
+            if self._is_stopping:
+                return False
+            try:
+                launched = self._closing()
+            except Exception as error:  # noqa: BLE001  whoever waits gets it
+                _log.warning("query %s: its closing batch could not be started: %s", self.name, error)
+                self._closing_error = error
+                return False
+            self._run, self._batches = launched.run, launched.batches
+            self._jsq = launched.query._jsq  # noqa: SLF001  as above
+        return True
 
     def _is_used_up(self) -> bool:
         """True if all input of a query without an error was processed; False if it was stopped inside a batch."""

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from varvite.changelog.working_stores.custom import check_factory
 from varvite.materializer.options.table import OPTIONS
-from varvite.spark_integration.api.query import BatchFunction, VarviteStreamingQuery, stop_timeout_s
+from varvite.spark_integration.api.query import (
+    BatchFunction,
+    LaunchedQuery,
+    VarviteStreamingQuery,
+    stop_timeout_s,
+)
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
 from varvite.spark_integration.connectors.element_sinks import OutputSinks
 from varvite.spark_integration.connectors.file_sink import FileSink, check_format
@@ -19,6 +25,7 @@ from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.heartbeat import with_heartbeat
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
 from varvite.spark_integration.connectors.source_marker import settle_heartbeat
+from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 from varvite.spark_integration.elements.side_by_side import side_by_side
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
 from varvite.spark_integration.options.job_config import resolve
@@ -215,21 +222,20 @@ class StreamWriter:
             if len(collections) == len(sources_of(self._transformation)):
                 trigger = trigger or {"availableNow": True}
         trigger = trigger or trigger_every(plan.config.checkpoint_interval_ms)
-        from varvite.spark_integration.driver.coordinator import Coordinator  # late: it loads everything else
-
         limit_s = stop_timeout_s(spark)
-        run = Coordinator.create(spark, plan, sink)
-        try:
-            batches = BatchFunction(run.process_batch)
-            writer = plan.input.writeStream.foreachBatch(batches).queryName(plan.job)
-            writer = writer.option("checkpointLocation", plan.checkpoint_location)
-            writer = writer.trigger(**trigger) if trigger else writer  # may raise: not after another run was fenced off
-            run.take_over()
-            query = writer.start()
-        except BaseException:
-            run.stop()
-            raise
-        return VarviteStreamingQuery(query, run, batches, at_end, stop_timeout_s=limit_s)
+        launched = _launch(spark, plan, sink, trigger, StatisticsLog())
+        closing: Callable[[], LaunchedQuery] | None = None
+        ends = bool(set(trigger) & {"availableNow", "once"})
+        if ends and not plan.heartbeat and not plan.input_ends and any(o.has_timers for o in plan.operators):
+            _log.warning(
+                "job %s: without heartbeats, timers and windows that the last rows make due fire in the next run",
+                plan.job,
+            )
+        if plan.heartbeat and ends:
+            following = replace(plan, config=replace(plan.config, restore=None))
+            log = launched.run.statistics
+            closing = partial(_launch, spark, following, sink, {"availableNow": True}, log)
+        return VarviteStreamingQuery(launched, at_end, stop_timeout_s=limit_s, closing=closing)
 
     @property
     def parallelism(self) -> int:
@@ -346,6 +352,26 @@ class DataStreamSink:
         """No effect; for PyFlink's signature."""
         del parallelism
         return self
+
+
+def _launch(
+    spark: SparkSession, plan: JobPlan, sink: Sink, trigger: dict[str, Any], statistics: StatisticsLog
+) -> LaunchedQuery:
+    """Open the job, fence other runs off, and start Spark's query."""
+    from varvite.spark_integration.driver.coordinator import Coordinator  # late: it loads everything else
+
+    run = Coordinator.create(spark, plan, sink, statistics)
+    try:
+        batches = BatchFunction(run.process_batch)
+        writer = plan.input.writeStream.foreachBatch(batches).queryName(plan.job)
+        writer = writer.option("checkpointLocation", plan.checkpoint_location)
+        writer = writer.trigger(**trigger) if trigger else writer  # may raise: not after another run was fenced off
+        run.take_over()
+        query = writer.start()
+    except BaseException:
+        run.stop()
+        raise
+    return LaunchedQuery(query, run, batches)
 
 
 def _rows(

@@ -24,7 +24,7 @@ from varvite.spark_integration.driver.batch_commit import BatchCommitter
 from varvite.spark_integration.driver.batch_executor import BatchExecutor
 from varvite.spark_integration.driver.cancellation import cancel_batch
 from varvite.spark_integration.driver.job_start import JobStart, check_operators
-from varvite.spark_integration.driver.monitoring.statistics import BatchTimes
+from varvite.spark_integration.driver.monitoring.statistics import BatchTimes, StatisticsLog
 from varvite.spark_integration.driver.operator_executor import BatchRedoError
 from varvite.spark_integration.driver.services import JobServices
 from varvite.spark_integration.messages.user_errors import UserErrorRaised, task_error, user_function_error
@@ -71,7 +71,15 @@ class Coordinator:
     """One run of one query. `process_batch` is called by Spark's stream thread, the rest by the user's."""
 
     def __init__(
-        self, spark: SparkSession, plan: JobPlan, sink: Sink, start: JobStart, clock: Clock, tokens: TokenSource
+        self,
+        spark: SparkSession,
+        plan: JobPlan,
+        sink: Sink,
+        start: JobStart,
+        clock: Clock,
+        tokens: TokenSource,
+        *,
+        statistics: StatisticsLog | None = None,
     ) -> None:
         """Use `create`."""
         self._plan = plan
@@ -80,7 +88,7 @@ class Coordinator:
         self._run = start.run
         self._clock = clock
         self._tokens = tokens
-        self._services = JobServices(plan, self._run, clock)
+        self._services = JobServices(plan, self._run, clock, statistics or StatisticsLog())
         self._executor = BatchExecutor(spark, plan, self._services.copies)
         self._committer = BatchCommitter(self._run, plan, self._executor.operator_requests(self._run.record))
         self._watermark = SparkWatermark(plan.input.sparkSession, plan.job) if plan.is_spark_watermark else None
@@ -93,16 +101,17 @@ class Coordinator:
         """The error of the user's function, if that ended the query."""
 
     @classmethod
-    def create(cls, spark: SparkSession, plan: JobPlan, sink: Sink) -> Coordinator:
+    def create(cls, spark: SparkSession, plan: JobPlan, sink: Sink, statistics: StatisticsLog) -> Coordinator:
         """Open the job's storage and check it. Raises as `JobStart.open`.
 
         Args:
             spark: The user's session.
             plan: The job.
             sink: Where output rows go.
+            statistics: Gets the figures of the run's checkpoints.
         """
         clock, tokens = SystemClock(), SystemTokens()
-        return cls(spark, plan, sink, JobStart.open(spark, plan, clock, tokens), clock, tokens)
+        return cls(spark, plan, sink, JobStart.open(spark, plan, clock, tokens), clock, tokens, statistics=statistics)
 
     def take_over(self) -> None:
         """Fence older runs off; before the query is started."""
@@ -117,6 +126,11 @@ class Coordinator:
     def is_caught_up(self) -> bool:
         """Has Spark acknowledged the last batch that it has planned?"""
         return self._start.checkpoint.is_caught_up()
+
+    def has_moved_watermark(self) -> bool:
+        """Has the last batch moved the watermark, so that timers may be due that no batch has fired?"""
+        base = self._run.state.base
+        return base is not None and base.watermark_ms != base.watermark_before_ms
 
     def request_stop(self, timeout_s: float) -> bool:
         """Begin no further batch, and wait for the end of the one that is running; False if it takes longer."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from varvite.materializer.service.supervisor import SupervisedMaterializer
 from varvite.spark_integration.driver.monitoring.gauges import JobCheckpoint
 from varvite.spark_integration.driver.monitoring.monitor import JobMonitor
-from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog, statistics_of
+from varvite.spark_integration.driver.monitoring.statistics import statistics_of
 from varvite.spark_integration.driver.monitoring.warnings import BatchWarnings
 from varvite.spark_integration.driver.placement.decision import PartitionMoves
 from varvite.spark_integration.driver.placement.standbys import StandbyWatch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varvite.changelog.commit.run import Acknowledged, JobRun
-    from varvite.spark_integration.driver.monitoring.statistics import BatchTimes
+    from varvite.spark_integration.driver.monitoring.statistics import BatchTimes, StatisticsLog
     from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
     from varvite.spark_integration.plan.job import JobPlan
     from varvite.storage.clock import Clock
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class JobServices:
     """The services of one run; `start` after the chain was taken over, `follow` once the run has a base."""
 
-    def __init__(self, plan: JobPlan, run: JobRun, clock: Clock) -> None:
+    def __init__(self, plan: JobPlan, run: JobRun, clock: Clock, statistics: StatisticsLog) -> None:
         self._plan = plan
         self._run = run
         operators = plan.operators if plan.config.recover_from_local else ()
@@ -38,7 +38,7 @@ class JobServices:
         self._moves = PartitionMoves()
         self._materializer: SupervisedMaterializer | None = None
         self.monitor = JobMonitor(plan.job, plan.config.metrics_host or "", plan.config.metrics_ports)
-        self.statistics = StatisticsLog()
+        self.statistics = statistics
         self._warnings = BatchWarnings(plan.job)
         self.thread = AttemptThreads(1, "varvite-beside-the-batch")
         """Waits for a storage while Spark's thread plans or executes; a hung one holds up no exit."""

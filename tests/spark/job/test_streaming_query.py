@@ -17,6 +17,7 @@ from varvite.spark_integration.api.query import (
     CANCEL_TIMEOUT_S,
     STOP_TIMEOUT_S,
     BatchFunction,
+    LaunchedQuery,
     VarviteStreamingQuery,
     stop_timeout_s,
 )
@@ -61,6 +62,9 @@ class Run:
         if self._breaks:
             raise RuntimeError("Spark has ended")
 
+    def has_moved_watermark(self) -> bool:
+        return False
+
     def is_caught_up(self) -> bool:
         return True
 
@@ -80,7 +84,7 @@ def start(rows_of_k: Any, tmp_path: Path) -> Callable[..., tuple[VarviteStreamin
         writer = rows_of_k.read().writeStream.foreachBatch(function).queryName("handle")
         writer = writer.option("checkpointLocation", str(tmp_path / "c"))
         query = (writer.trigger(**trigger) if trigger else writer).start()
-        return VarviteStreamingQuery(query, run, function, at_end, stop_timeout_s=stop_timeout_s), run
+        return VarviteStreamingQuery(LaunchedQuery(query, run, function), at_end, stop_timeout_s=stop_timeout_s), run
 
     return started
 

@@ -12,12 +12,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
 from tests.spark.job.test_job import kill_state_workers
 from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite.common import Time
 from varvite.datastream import OutputTag, ProcessAllWindowFunction, StreamExecutionEnvironment
 from varvite.datastream.window import CountTrigger, TumblingEventTimeWindows
+from varvite.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark
 HOUR_MS = 3_600_000
@@ -28,6 +30,13 @@ class Hours(ProcessAllWindowFunction[Any, Any, Any]):
 
     def process(self, context: Any, elements: Any) -> Any:
         yield context.window().start // HOUR_MS, [row.n for row in elements]
+
+
+class Failing(ProcessAllWindowFunction[Any, Any, Any]):
+    """Raises."""
+
+    def process(self, context: Any, elements: Any) -> Any:
+        raise ValueError("no such window")
 
 
 class AtOnce(CountTrigger):
@@ -81,3 +90,55 @@ def test_the_job_of_the_documentation_tells_mean_delays(spark: SparkSession, tmp
     midnight = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp() * 1000)
     means = [(10, 10), (20, 10), (30, 15), (40, 15), (50, 15), (60, 15), (70, 20), (80, 20)]
     assert rows == [("IAH", midnight + minutes * 60_000, mean) for minutes, mean in means]
+
+
+class Starts(ProcessAllWindowFunction[Any, Any, Any]):
+    """Begin of the window, seconds since 1970, and the number of its rows."""
+
+    def process(self, context: Any, elements: Any) -> Any:
+        yield context.window().start // 1000, len(list(elements))
+
+
+def test_a_run_over_what_is_available_gives_out_the_windows_that_spark_gives_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Found as a first run of a backfill that wrote no window, without a word."""
+    (tmp_path / "rows").mkdir()
+    for number, minutes in enumerate([(0, 1, 12), (25, 11), (47, 31)]):
+        at = [datetime(1970, 1, 1, 1, minute, tzinfo=UTC) for minute in minutes]
+        pq.write_table(pa.table({"at": at}), tmp_path / "rows" / f"{number}.parquet")
+    rows = spark.readStream.schema("at timestamp").parquet(str(tmp_path / "rows")).withWatermark("at", "1 minute")
+    expected: list[Any] = []
+    counts = rows.groupBy(F.window("at", "10 minutes")).count().selectExpr("unix_timestamp(window.start)", "count")
+    writer = counts.writeStream.outputMode("append").trigger(availableNow=True)
+    writer = writer.foreachBatch(lambda df, _: expected.extend(map(tuple, df.collect())))
+    writer.option("checkpointLocation", str(tmp_path / "own")).start().awaitTermination()
+
+    received: list[Any] = []
+    env = StreamExecutionEnvironment.get_execution_environment(spark).set_parallelism(1)
+    tumbling = TumblingEventTimeWindows.of(Time.minutes(10))
+    made = env.from_dataframe(rows).window_all(tumbling).process(Starts(), "start bigint, n bigint", uid="starts")
+    ours = made.foreach_batch(lambda df, _: received.extend(map(tuple, df.collect()))).query_name("starts")
+    ours = ours.option("execution.checkpointing.dir", str(tmp_path / "state")).option("materializer.mode", "off")
+    query = ours.option("checkpointLocation", str(tmp_path / "spark")).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert sorted(received) == sorted(expected) == [(3600, 2), (4200, 2), (4800, 1), (5400, 1)]
+    assert not query.isActive
+    assert len(query.checkpoint_statistics.history()) == 2, "the rows, and the closing batch"
+
+
+def test_an_error_of_the_closing_batch_arrives(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    pq.write_table(
+        pa.table({"at": [datetime(1970, 1, 1, hour, tzinfo=UTC) for hour in (1, 2)]}), tmp_path / "rows/0.parquet"
+    )
+    rows = spark.readStream.schema("at timestamp").parquet(str(tmp_path / "rows")).withWatermark("at", "1 minute")
+    env = StreamExecutionEnvironment.get_execution_environment(spark).set_parallelism(1)
+    tumbling = TumblingEventTimeWindows.of(Time.minutes(10))
+    made = env.from_dataframe(rows).window_all(tumbling).process(Failing(), "start bigint", uid="starts")
+    writer = made.foreach_batch(lambda df, _: None).query_name("starts").trigger(availableNow=True)
+    writer = writer.option("execution.checkpointing.dir", str(tmp_path / "state")).option("materializer.mode", "off")
+    query = writer.option("checkpointLocation", str(tmp_path / "spark")).start()
+    with pytest.raises(UserFunctionError, match="no such window"):
+        query.awaitTermination()
+    assert isinstance(query.exception(), UserFunctionError)
