@@ -139,6 +139,11 @@ def list_pins(reader: ChainReader) -> tuple[Pin, ...]:
     return tuple(pins)
 
 
+def readable_pins(reader: ChainReader) -> tuple[Pin, ...]:
+    """The pins that can be read; for what deletes nothing."""
+    return tuple(listed.pin for listed in list_all_pins(reader) if isinstance(listed.pin, Pin))
+
+
 def list_all_pins(reader: ChainReader) -> tuple[ListedPin, ...]:
     """All pins, damaged ones included."""
     names = [meta.name for meta in reader.store.list(layout.PINS)]

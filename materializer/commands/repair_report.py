@@ -126,6 +126,7 @@ def advice(verification: Verification, checkpoints: Sequence[CheckpointHealth]) 
     """Possible actions, one sentence each."""
     return [
         *_about_checkpoints(verification.job, checkpoints),
+        *_about_whole_savepoints(verification, checkpoints),
         *_about_savepoints(verification, checkpoints),
         *_about_unreadable(verification),
     ]
@@ -160,7 +161,19 @@ def _about_checkpoints(job: str, checkpoints: Sequence[CheckpointHealth]) -> Ite
     else:
         yield "no retained checkpoint can be rebuilt; start from a savepoint, or bring the objects back from a copy"
     if whole is not None and whole is not newest:
-        yield f"the newest checkpoint that is whole as it is: {whole.link.seq}"
+        command = f"varvite restore {job} --checkpoint {whole.link.seq}"
+        yield f"the newest checkpoint that is whole as it is: {whole.link.seq}; to go back to it: `{command}`"
+
+
+def _about_whole_savepoints(verification: Verification, checkpoints: Sequence[CheckpointHealth]) -> Iterator[str]:
+    """The savepoints to go back to, the newest first, if the newest checkpoint is not whole."""
+    if checkpoints and checkpoints[0].is_whole:
+        return
+    for savepoint in sorted(verification.whole_savepoints, key=lambda savepoint: -savepoint.commit.seq):
+        yield (
+            f"savepoint {savepoint.name!r}, of checkpoint {savepoint.commit.seq} (batch {savepoint.commit.batch}), is "
+            f"whole; to go back to it: `varvite restore {verification.job} --savepoint {savepoint.name}`"
+        )
 
 
 def _batches(best: CheckpointHealth, newest: CheckpointHealth) -> str:

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from varvite.changelog.retention.savepoints import list_all_savepoints
-from varvite.materializer.commands.output.errors import job_error
+from varvite.materializer.commands.output.errors import job_error, show_error
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.parameters import open_place, open_root, storage_parameters
 from varvite.materializer.commands.output.progress import track_items
@@ -115,7 +115,12 @@ def verify_command(
             show_lines(_problems(damaged), as_json=as_json)
         if choice is not None:
             for result in damaged:
-                repair_job(JobStore(root, result.job), result, choice, as_json=as_json)
+                try:
+                    repair_job(JobStore(root, result.job), result, choice, as_json=as_json)
+                except Exception as error:  # of several jobs the others are examined all the same
+                    if job is not None:
+                        raise
+                    show_error(job_error(error, result.job), as_json=as_json)
             if choice.applies and not damaged:
                 show_nothing_repaired(results[0].job, choice, as_json=as_json)
     except VarviteError as error:

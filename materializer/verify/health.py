@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from varvite.changelog.chain.reader import newest_commit
 from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.chain.tiles import key_range
+from varvite.changelog.retention.pins import Retention, readable_pins
 from varvite.changelog.retention.snapshots import SnapshotReader, list_snapshots
 from varvite.materializer.verify.alternatives import RetainedCommit, find_way, images_without, ways
 from varvite.storage.errors import CorruptDataError, LineageError, MissingObjectError
@@ -127,17 +128,19 @@ class Examiner:
         # A missing entry that is needed is among the damaged objects.
         existing = {layout.chain(seq) for seq in seqs} | self._damaged
         links: set[Link] = {newest_commit(head)} - {ORIGIN}
-        while head is not None and links:
+        retention = None if head is None else Retention(bounds_of(head), readable_pins(self._reader))
+        while head is not None and retention is not None and links:
             link = max(links, key=_seq)
+            if link.seq < retention.complete_from:
+                break
             try:
                 stored = self._reader.read_commit(link)
             except (CorruptDataError, LineageError, MissingObjectError):
                 line.append(link)
                 links = {other for other in links if other.seq < link.seq} or self._before(link.seq)
                 continue
-            if not bounds_of(head).is_complete(stored.commit):
-                break
-            line.append(RetainedCommit(stored, self._view(stored)))
+            if retention.is_complete(stored.commit):
+                line.append(RetainedCommit(stored, self._view(stored)))
             older = {other for other in _older(stored.commit) if layout.chain(other.seq) in existing}
             links = {other for other in links | older if ORIGIN.seq < other.seq < link.seq}
         return line

@@ -1,9 +1,9 @@
 """Checks everything that the retained checkpoints of a job need: checksums, references, and the state itself.
 
-Checked are `job.json`, the chain from the head's `keep_from` on, snapshots that may still be adopted, savepoints and
-pins; of every retained commit of the head's line its segments (each row is decoded), its images and its tiles'
-snapshots (each file is read). Then, as long as the log that a snapshot was made from still exists, that log is replayed
-over the tile before it, and must give the snapshot's state, except for expired values.
+Checked are `job.json`, the chain from the head's `keep_from` on, snapshots that may still be adopted, savepoints, holds
+and pins. Of every commit of the head's line that is retained, be it by a pin alone: its segments (each row is decoded),
+its images and its tiles' snapshots (each file is read). Then, as long as the log that a snapshot was made from still
+exists, that log is replayed over the tile before it, and must give the snapshot's state, except for expired values.
 
 Nothing is changed except for one pin, which protects the checked objects.
 
@@ -28,7 +28,7 @@ from varvite.changelog.reading.diff import Side, diff_stores, untracked
 from varvite.changelog.reading.reader import StateReader
 from varvite.changelog.restore.files import check_file, fetch_snapshot
 from varvite.changelog.restore.restore import tile_files
-from varvite.changelog.retention.pins import create_pin, list_all_pins, release_pin
+from varvite.changelog.retention.pins import Retention, create_pin, list_all_pins, readable_pins, release_pin
 from varvite.changelog.retention.snapshots import SnapshotReader
 from varvite.changelog.segments.segment import decode_segments
 from varvite.changelog.segments.source import check_reference
@@ -37,6 +37,7 @@ from varvite.materializer.verify.savepoints import check_savepoint
 from varvite.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
+    IncompatibleError,
     InvalidRequestError,
     MissingObjectError,
     RetryableError,
@@ -58,7 +59,9 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import (
         Commit,
         Entry,
+        Link,
         ObjectSlice,
+        Pin,
         SegmentRef,
         SnapshotDescriptor,
         SnapshotFile,
@@ -102,6 +105,7 @@ class Verification:
     problems: list[Problem] = field(default_factory=list[Problem])
     damaged_savepoints: list[Savepoint] = field(default_factory=list["Savepoint"])
     """Savepoints that need a damaged object; one whose manifest cannot be read is only a problem."""
+    whole_savepoints: list[Savepoint] = field(default_factory=list["Savepoint"])
 
     @property
     def ok(self) -> bool:
@@ -130,33 +134,38 @@ class Verifier:
         return self.report
 
     def _check_job(self) -> None:
+        with self._problem_of(layout.CHAIN):
+            head = self._chain.head()
+            if head is not None:
+                self.report.head_seq = head.seq
+                pins = self._check_pins()  # after the head: what they keep then, they keep
+                with self._retained(Retention(bounds_of(head), pins)) as commits:
+                    self._check_entries(head, bounds_of(head, pins).keep_from)
+                    self._check_commits(head, commits)
+        for meta in self._track(list(self._store.list(layout.SAVEPOINTS)), "savepoints"):
+            self._check_savepoint(meta.name)
+
+    def _check_pins(self) -> tuple[Pin, ...]:
+        pins: list[Pin] = []
         for stored in list_all_pins(self._chain):
             with self._problem_of(layout.pin(stored.name)):
                 self.report.pins += 1
                 if isinstance(stored.pin, CorruptDataError):
                     raise stored.pin
-        with self._problem_of(layout.CHAIN):
-            head = self._chain.head()
-            if head is not None:
-                self.report.head_seq = head.seq
-                with self._retained(head) as commits:
-                    self._check_entries(head)
-                    self._check_commits(head, commits)
-        for meta in self._track(list(self._store.list(layout.SAVEPOINTS)), "savepoints"):
-            self._check_savepoint(meta.name)
+                pins.append(stored.pin)
+        return tuple(pins)
 
     @contextmanager
-    def _retained(self, head: Entry) -> Generator[list[StoredCommit]]:
+    def _retained(self, retention: Retention) -> Generator[list[StoredCommit]]:
         """The commits of the head's line that must be complete, the newest first, under a pin."""
         commits: list[StoredCommit] = []
-        bounds = bounds_of(head)
+        oldest: StoredCommit | None = None
         with self._problem_of(layout.CHAIN):
-            for stored in line_commits(self._chain):
-                if not bounds.is_complete(stored.commit):
-                    break
-                commits.append(stored)
-            else:
-                self._check_end(commits)
+            for oldest in line_commits(self._chain, down_to=retention.complete_from):
+                if retention.is_complete(oldest.commit):
+                    commits.append(oldest)
+            if oldest is not None:
+                self._check_end(oldest.commit.parent)
         pin = None
         while commits and pin is None:
             try:
@@ -169,10 +178,12 @@ class Verifier:
             if pin is not None:
                 release_pin(self._chain, pin, self._clock)
 
-    def _check_end(self, commits: Sequence[StoredCommit]) -> None:
-        """Check that the line ends where its next commit is collected, or at the beginning."""
-        head, before = self._chain.head(), commits[-1].commit.parent if commits else ORIGIN
-        if head is not None and before != ORIGIN and before.seq >= head.keep_from:
+    def _check_end(self, before: Link) -> None:
+        """Check that the line ends where its next commit may be collected, or at the beginning."""
+        head = self._chain.head()
+        if head is None or before == ORIGIN:
+            return
+        if before.seq >= Retention(bounds_of(head), readable_pins(self._chain)).complete_from:
             self.report.problems.append(
                 Problem(layout.chain(before.seq), "the line goes on here, but the entry is gone")
             )
@@ -182,15 +193,26 @@ class Verifier:
             savepoint = decode_record(self._store.get(name), Savepoint, name)
             check_record(savepoint, name, self._job_id)
             if layout.is_hold(savepoint.name):
-                return  # it may be deleted at any time; the objects that a clone needs are checked with the clone
+                self._check_hold(name, savepoint)
+                return
             self.report.savepoints += 1
             self.report.damaged_savepoints.append(savepoint)
             with self._problem_of(name):
                 check_savepoint(self._chain, savepoint, self._checked)
                 self.report.damaged_savepoints.remove(savepoint)
+                self.report.whole_savepoints.append(savepoint)
 
-    def _check_entries(self, head: Entry) -> None:
-        seqs = [seq for seq in self._chain.list_seqs(max(0, head.keep_from - 1)) if seq <= head.seq]
+    def _check_hold(self, name: str, hold: Savepoint) -> None:
+        """Check what a copy or a clone needs, unless the hold is deleted meanwhile, which may happen at any time."""
+        with self._problem_of(name):
+            try:
+                check_savepoint(self._chain, hold, self._checked)
+            except (CorruptDataError, IncompatibleError):
+                if any(meta.name == name for meta in self._store.list(name)):
+                    raise
+
+    def _check_entries(self, head: Entry, keep_from: int) -> None:
+        seqs = [seq for seq in self._chain.list_seqs(max(0, keep_from - 1)) if seq <= head.seq]
         before: Entry | None = None
         for seq in self._track(seqs, "entries of the chain"):
             entry = None
@@ -220,6 +242,8 @@ class Verifier:
                 self.report.checkpoints += 1
             tags.update(_own_tags(stored))
         for stored, parent in pairwise(commits):
+            if stored.commit.parent != parent.commit.link:  # a commit between them is not retained
+                continue
             self._report_violations(stored.commit.seq, violations_of_commit(stored.commit, parent.commit))
         segments = dict.fromkeys(ref for view in views for ref in view.segments)
         segments.update(dict.fromkeys(ref for stored in commits for ref in own_segments(stored)))
