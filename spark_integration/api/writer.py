@@ -39,6 +39,7 @@ from varvite.spark_integration.plan.job import (
     missing_checkpoint_location,
     take_option,
 )
+from varvite.spark_integration.plan.stateless import has_spark_state
 from varvite.spark_integration.plan.transformations import (
     CollectionSource,
     DataFrameSource,
@@ -283,6 +284,7 @@ class StreamWriter:
             parallelism=self._parallelism(spark, config),
             watermark_delay_ms=graph.watermark_delay_ms,
             is_spark_watermark=graph.is_spark_watermark,
+            has_spark_state=has_spark_state(rows._jdf.queryExecution().analyzed()),  # noqa: SLF001  as check_source
             input_delays=graph.input_delays,
             config=config,
             executors=expected_executors(spark.sparkContext.getConf().get),

@@ -180,6 +180,8 @@ class Coordinator:
         # Needed for the commit only, and a request to where Spark's checkpoint is; Spark does not change it any more.
         source_hash = self._services.thread.submit(lambda: self._start.checkpoint.source_hash(batch))
         if not self._begin(batch):
+            if self._plan.has_spark_state:
+                rows.write.format("noop").mode("overwrite").save()
             return
         try:
             committed = self._execute_and_commit(rows, batch, source_hash)

@@ -56,6 +56,8 @@ class JobPlan:
     """Distance of the watermark behind the largest event time; None without an event time column."""
     is_spark_watermark: bool = False
     """Spark computes the watermark, and each batch reads it there."""
+    has_spark_state: bool = False
+    """The input has operators of Spark with state of their own, which need every batch."""
     input_delays: tuple[InputDelay, ...] = ()
     """The watermark of each branch of the preparation. Empty: the job has one input."""
     config: JobConfig

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 WATERMARK_DELAY: Final = "spark.watermarkDelayMs"
 """The metadata key with which `DataFrame.withWatermark` marks a column."""
+_WITH_STATE: Final = frozenset(
+    {"Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "LocalLimit"}
+)
+"""Operators of Spark that keep state in a stream, beside functions with state and joins of two streams."""
 _WITHOUT_WATERMARK: Final = frozenset({"FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState"})
 """Nodes of a logical plan behind which Spark knows no watermark."""
 
@@ -78,6 +82,15 @@ def spark_watermarks(plan: Any) -> int:
         return 0
     children = plan.children()
     return sum(spark_watermarks(children.apply(number)) for number in range(children.size()))
+
+
+def has_spark_state(plan: Any) -> bool:
+    """Tell whether a logical plan has a streaming operator of Spark that keeps state: each batch must be executed."""
+    name, children = str(plan.nodeName()), plan.children()
+    inputs = [children.apply(number) for number in range(children.size())]
+    streaming = sum(bool(each.isStreaming()) for each in inputs)
+    keeps = name in _WITH_STATE or name.startswith("TransformWithState") or "GroupsWithState" in name
+    return (keeps and streaming > 0) or (name == "Join" and streaming > 1) or any(map(has_spark_state, inputs))
 
 
 def event_time_of(schema: StructType) -> EventTime | None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.keyed_jobs import UID, KeyedJob, forget_batches, in_order
 from varvite.storage.errors import GapError, InvalidRequestError, LineageError, RewindError, StateMissingError
 
 pytestmark = pytest.mark.spark
+
+
+def first_of_each(rows: DataFrame) -> DataFrame:
+    return rows.dropDuplicates(["k", "v"])
+
+
+def join_of_two(rows: DataFrame) -> DataFrame:
+    return rows.join(rows.withColumnRenamed("v", "other"), "k").drop("other")
 
 
 @pytest.fixture
@@ -77,9 +87,29 @@ def test_a_batch_of_the_same_files_is_adopted_although_spark_plans_it_anew(job: 
     assert in_order(tuple(row) for row in written) == in_order(job.expected[6:])
 
 
-def run_to_files(job: KeyedJob, output: Path) -> None:
-    """Run the job until its input is processed, into a directory of files."""
-    stream = job.environment().from_dataframe(job.stream.read()).key_by("k").process(job.function, job.output, uid=UID)
+@pytest.mark.parametrize("before", [first_of_each, join_of_two], ids=["deduplication", "join"])
+def test_operators_of_spark_before_the_job_keep_their_state_when_a_batch_is_adopted(
+    spark: SparkSession, tmp_path: Path, before: Callable[[DataFrame], DataFrame]
+) -> None:
+    """Spark refused each start after the driver had died between the sink and Spark's commit: nothing read its rows."""
+    job, output = KeyedJob(spark, tmp_path), tmp_path / "output"
+    for row in (("a", 1), ("b", 2), ("a", 1)):
+        job.stream.add(json.dumps(dict(zip("kv", row, strict=True))))
+        run_to_files(job, output, before)
+    newest = max(int(path.name) for path in (tmp_path / "checkpoint" / "commits").iterdir() if path.name.isdecimal())
+    assert newest == 2
+    (tmp_path / "checkpoint" / "commits" / str(newest)).unlink()
+    for row in (("b", 2), ("a", 1), ("c", 3)):
+        job.stream.add(json.dumps(dict(zip("kv", row, strict=True))))
+        run_to_files(job, output, before)
+    counts = {k: n for n, k in sorted((row.n, row.k) for row in spark.read.parquet(str(output)).collect())}
+    assert counts == ({"a": 1, "b": 1, "c": 1} if before is first_of_each else {"a": 9, "b": 4, "c": 1})
+
+
+def run_to_files(job: KeyedJob, output: Path, before: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> None:
+    """Run the job until its input is processed, into a directory of files; `before` is Spark's own part."""
+    stream = job.environment().from_dataframe(before(job.stream.read()))
+    stream = stream.key_by("k").process(job.function, job.output, uid=UID)
     writer = stream.format("parquet").option("path", str(output)).query_name(job.name).trigger(availableNow=True)
     writer.option("checkpointLocation", str(job.directory / job.checkpoint)).start().awaitTermination()
 
