@@ -33,7 +33,7 @@ from varvite.changelog.commit.base_decision import (
     decide_base,
     needs_parent,
 )
-from varvite.changelog.commit.start_decision import Own, decide_ownership, plan_fence
+from varvite.changelog.commit.start_decision import Own, decide_ownership, owner_text, plan_fence
 from varvite.storage.errors import DidNotHappenError, FencedError, InvariantError, MissingObjectError, VarviteError
 from varvite.storage.format import layout
 from varvite.storage.format.frame import PREFIX_BYTES
@@ -72,6 +72,8 @@ class ChainOwner:
         claims: HedgedClaims | None = None,
     ) -> None:
         """`claims` is used for commits, where a second request is to join one that hangs."""
+        self.by = ""
+        """The process, for people: its fences say it."""
         self._reader = reader
         self._store = reader.store
         self._max_parallelism = max_parallelism
@@ -208,15 +210,16 @@ class ChainOwner:
             restore=restore() if callable(restore) else restore,
             chosen_ahead=chosen_ahead,
             begins_after=self._begins_after,
+            by=self.by,
         )
         outcome = claim(self._store, layout.chain(fence.seq), encode_entry(fence), fence.token, self._clock)
         return fence if outcome.won else None
 
     def _fenced(self, seq: int, body: bytes | None) -> FencedError:
         name = layout.chain(seq)
-        owner = decode_entry(body, name)[0].epoch if body else None
+        entry = decode_entry(body, name)[0] if body else None
         return FencedError(
-            f"run {owner} of this job took over at seq {seq}; this run must stop and not retry",
+            f"{owner_text(entry)} took over at seq {seq}; this run must stop and not retry",
             epoch=self.fence.epoch,
             object_name=name,
         )

@@ -135,6 +135,10 @@ class JobRun:
         )
         return cls(store, record, policy, clock, tokens, uploads)
 
+    def name_process(self, by: str) -> None:
+        """Let the run's fences say which process it is."""
+        self._chain.by = by
+
     @property
     def state(self) -> ChainState:
         """The run's place in the chain. Raises `InvariantError` before a base was chosen."""

@@ -19,6 +19,7 @@ from varvite.changelog.chain.reader import newest_commit
 from varvite.changelog.commit.rules import ALL_RULES
 from varvite.storage.errors import FencedError
 from varvite.storage.format.records import ORIGIN, Entry, Fence
+from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,7 @@ def plan_fence(
     restore: int | None = None,
     chosen_ahead: bool = False,
     begins_after: int = ORIGIN.seq,
+    by: str = "",
 ) -> Fence:
     """The fence to claim above `head`, the entry with the highest listed seq (None: the chain is empty).
 
@@ -64,6 +66,7 @@ def plan_fence(
             precedence until a commit has followed, because an option may have been left set.
         chosen_ahead: `restore` is for the runs that follow, or, if it is None, their choice is withdrawn.
         begins_after: The job's: the seq after which an empty chain begins.
+        by: The process, for people.
     """
     earlier = next_restore(head)
     if not chosen_ahead and earlier is not None:
@@ -80,7 +83,15 @@ def plan_fence(
         commit=newest_commit(head),
         restore=restore,
         chosen_ahead=chosen_ahead,
+        by=by,
     )
+
+
+def owner_text(entry: Entry | None) -> str:
+    """The run that took over, for people, by an entry of it: its fence says who it is and since when."""
+    if not isinstance(entry, Fence):
+        return f"run {entry.epoch if entry else None} of this job"
+    return f"run {entry.epoch} of this job ({entry.by or 'which did not say who it is'}; {utc_time(entry.time_ms)})"
 
 
 def decide_ownership(fence: Fence, above: Sequence[Entry | None], rules: ProtocolRules = ALL_RULES) -> Own | Retry:
@@ -98,7 +109,7 @@ def decide_ownership(fence: Fence, above: Sequence[Entry | None], rules: Protoco
     newer = [entry for entry in above if entry is not None and entry.epoch > fence.epoch]
     if newer:
         raise FencedError(
-            f"run {newer[0].epoch} of this job took over while this run was starting; "
+            f"{owner_text(newer[0])} took over while this run was starting; "
             "let the newer run go on, or stop it before you start another",
             epoch=fence.epoch,
         )

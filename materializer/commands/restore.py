@@ -32,6 +32,7 @@ _CHOICES: Final = ("seq", "batch", "location", "cancel")
     "--new-location", is_flag=True, help="Spark's checkpoint location is still empty: the query begins there."
 )
 @click.option("--cancel", is_flag=True, help="Undo an earlier choice.")
+@click.option("--force", is_flag=True, help="Also if a driver seems to run the job: it is fenced off.")
 @click.option("--dry-run", is_flag=True, help="Only print the plan; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def restore(job: str, storage_url: str, storage_options: dict[str, Any] | None, **options: Any) -> None:
@@ -54,6 +55,7 @@ def restore(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
             dry_run=options["dry_run"],
             may_be_new=options["new_location"],
         )
+        command.is_forced = options["force"]
         line: RestoreLine | CancelLine
         if options["cancel"]:
             line = command.cancel()

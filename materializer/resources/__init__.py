@@ -7,6 +7,7 @@ Invariants: I9 (the workspace is a cache), I10 (bandwidth, disk and memory are b
 | `allocator` | returning freed memory to the system |
 | `bandwidth` | the limit on bytes per second |
 | `interruptible_store` | an object store that checks the stop flag |
+| `process_name` | the name of this process, for people |
 | `stop_signal` | the stop flag, and signals that set it |
 | `workspace` | the local directory: copies of ranges and scratch space |
 """

@@ -20,14 +20,16 @@ from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.retention_bounds import RetentionBounds, bounds_of
 from varvite.changelog.commit.ownership import ChainOwner
 from varvite.changelog.commit.run import JobRun
-from varvite.changelog.commit.start_decision import next_restore
+from varvite.changelog.commit.start_decision import next_restore, owner_text
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.reading.checkpoints import newest_commits
 from varvite.changelog.retention.pins import Retention, list_pins
+from varvite.materializer.resources.process_name import process_name
 from varvite.materializer.restore.decision import RequestedCheckpoint, RestorePlan, decide_restore
 from varvite.materializer.restore.origin import StateOrigin, copy_origin
 from varvite.materializer.restore.spark_location import read_location, set_back
 from varvite.storage.errors import InvalidRequestError, LineageError, StateMissingError
+from varvite.storage.format import layout
 from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
@@ -97,6 +99,9 @@ class JobRestore:
         self._record = record
         self._spark = spark
         self._dry_run = dry_run
+        self.is_forced = False
+        """Do not ask if a driver runs the job: it is fenced off."""
+        self._by = process_name(f"varvite restore {job}")
         self._may_be_new = may_be_new
         self._reader = ChainReader(store, record.job_id)
         self._clock, self._tokens = clock, tokens
@@ -111,6 +116,7 @@ class JobRestore:
             InvalidRequestError: Spark's location is empty, and `may_be_new` is not set.
             VarviteError: the storage failed; try again.
         """
+        self._check_stopped()
         spark = self._location()
         plan, is_retained = self._plan(requested, spark, with_pins=True)
         if not is_retained:
@@ -130,6 +136,7 @@ class JobRestore:
 
     def to_origin(self, origin: StateOrigin) -> RestoreLine:
         """Go back to a savepoint, whose state is copied. Raises the errors of `to_checkpoint` and of the copy."""
+        self._check_stopped()
         origin.check(self._record.max_parallelism)
         spark = self._location()
         return self._to_copy(
@@ -145,6 +152,7 @@ class JobRestore:
 
     def cancel(self) -> CancelLine:
         """Make the next start an ordinary one again; has no effect if it is one."""
+        self._check_stopped()
         chosen = next_restore(self._reader.head())
         if chosen is not None and not self._dry_run:
             self._chain().take_over(chosen_ahead=True)
@@ -164,7 +172,24 @@ class JobRestore:
 
     def _chain(self) -> ChainOwner:
         record = self._record
-        return ChainOwner(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
+        chain = ChainOwner(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
+        chain.by = self._by
+        return chain
+
+    def _check_stopped(self) -> None:
+        """Raise if the newest run has not ended orderly."""
+        head = self._reader.head()
+        if self._dry_run or self.is_forced or head is None:
+            return
+        mark = layout.running(head.epoch)
+        if not any(meta.name == mark for meta in self._store.list(layout.RUNNING)):
+            return
+        raise InvalidRequestError(
+            f"the job runs: {owner_text(self._reader.read(head.epoch).entry)} has not ended. Stop it first. If it "
+            "crashed, or is to be fenced off, add --force",
+            job=self._job,
+            object_name=mark,
+        )
 
     def _plan(
         self, requested: RequestedCheckpoint, spark: SparkLocation | None, *, with_pins: bool = False
@@ -198,6 +223,7 @@ class JobRestore:
 
     def _copy(self, origin: StateOrigin) -> Fence:
         run = JobRun(self._store, self._record, CommitPolicy(), self._clock, self._tokens)
+        run.name_process(self._by)
         try:
             return run.start_from(
                 origin.commit,

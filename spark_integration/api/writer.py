@@ -273,6 +273,7 @@ class StreamWriter:
             has_timers=any(operator.has_timers for operator in graph.operators),
         )
         rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
+        java_rows: Any = rows._jdf  # noqa: SLF001  as in `dataframe_source`
         return JobPlan(
             job=job,
             input=with_heartbeat(rows) if heartbeat else rows,
@@ -284,7 +285,7 @@ class StreamWriter:
             parallelism=self._parallelism(spark, config),
             watermark_delay_ms=graph.watermark_delay_ms,
             is_spark_watermark=graph.is_spark_watermark,
-            has_spark_state=has_spark_state(rows._jdf.queryExecution().analyzed()),  # noqa: SLF001  as check_source
+            has_spark_state=has_spark_state(java_rows.queryExecution().analyzed()),
             input_delays=graph.input_delays,
             config=config,
             executors=expected_executors(spark.sparkContext.getConf().get),

@@ -72,7 +72,7 @@ class OutputOwner(msgspec.Struct, frozen=True, kw_only=True):
     query_id: str
 
 
-class OutputCommit(msgspec.Struct, frozen=True, kw_only=True):
+class OutputCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The marker of a batch whose output is complete."""
 
     job_id: str

@@ -15,9 +15,11 @@ from varvite.changelog.commit.run import JobRun, NewJob
 from varvite.changelog.schema.history import words
 from varvite.changelog.schema.pickled import refuse_stored
 from varvite.materializer.options.start import CLONE
+from varvite.materializer.resources.process_name import process_name
 from varvite.materializer.restore.origin import check_start, clone_origin, copy_origin, find_start, is_location
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varvite.storage.errors import InvalidRequestError, MissingObjectError
+from varvite.storage.errors import InvalidRequestError, MissingObjectError, VarviteError
+from varvite.storage.format import layout
 from varvite.storage.format.layout import LATEST
 from varvite.storage.job.log_store import check_log
 from varvite.storage.job.preflight import check_store
@@ -63,6 +65,8 @@ class JobStart:
         self._origin = origin
         self._clock = clock
         self._tokens = tokens
+        self.marks_run = False
+        """Leave a mark while the run goes on, by which `varvite restore` sees it."""
 
     @classmethod
     def open(
@@ -104,10 +108,13 @@ class JobStart:
             new=new_job(plan, origin, store),
             uploads=config.upload_policy,
         )
+        run.name_process(process_name())
         _pin_checked(store, run.record, config)
         if run.record.storage is not None and run.record.storage.log is not None:
             check_log(store, tokens.token())
-        return cls(plan, run, checkpoint, origin, clock, tokens)
+        start = cls(plan, run, checkpoint, origin, clock, tokens)
+        start.marks_run = True
+        return start
 
     def take_over(self) -> Fence:
         """Fence older runs off; of a job that starts from another state, copy that state first."""
@@ -120,7 +127,32 @@ class JobStart:
                 origin.commit, self.checkpoint.known_query_id(), lambda slot: self._copy_state(origin, slot)
             )
         _log.info("job %s: run %d took the chain over at %s", self._plan.job, fence.epoch, self.run.store.url)
+        self._mark_running(fence.epoch)
         return fence
+
+    def _mark_running(self, epoch: int) -> None:
+        """Leave a mark for `varvite restore`, which is for stopped jobs, and delete those of runs that crashed."""
+        if not self.marks_run:
+            return
+        try:
+            store = self.run.store
+            store.put(layout.running(epoch), b"")
+            store.delete([meta.name for meta in store.list(layout.RUNNING) if meta.name < layout.running(epoch)])
+        except VarviteError as error:
+            _log.warning("job %s: `varvite restore` will not see that this run goes on: %s", self._plan.job, error)
+
+    def mark_stopped(self, epoch: int) -> None:
+        """Delete the mark: the run has ended orderly."""
+        if not self.marks_run:
+            return
+        try:
+            self.run.store.delete([layout.running(epoch)])
+        except VarviteError as error:
+            _log.warning(
+                "job %s: `varvite restore` will take this run for one that goes on, and need --force: %s",
+                self._plan.job,
+                error,
+            )
 
     def _copy_state(self, origin: StateOrigin, slot: int) -> CopiedState:
         run, clock, tokens = self.run, self._clock, self._tokens

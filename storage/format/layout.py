@@ -100,6 +100,7 @@ SAVEPOINT_FILES: Final = "savepointdata/"
 MEMBERS: Final = "members/"
 STANDBYS: Final = "standbys/"
 REQUESTS: Final = "requests/"
+RUNNING: Final = "running/"
 
 
 _HEX: Final = "[0-9a-f]{32}"
@@ -116,6 +117,7 @@ _FORMS: Final = {
     SAVEPOINT_FILES: f"{_HEX}/.+",
     MEMBERS: _HEX,
     REQUESTS: _HEX,
+    RUNNING: _SLOT,
 }
 _OURS: Final = {area: re.compile(form, re.ASCII) for area, form in _FORMS.items()}
 
@@ -304,6 +306,11 @@ def member(member_id: str) -> str:
 def standby(host: str) -> str:
     """The list of copies that the standby of a host has."""
     return f"{STANDBYS}{_segment(host)}"
+
+
+def running(epoch: int) -> str:
+    """The mark of a driver run that has not ended orderly."""
+    return f"{RUNNING}{_number(epoch)}"
 
 
 def request(token: str) -> str:

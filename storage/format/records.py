@@ -210,6 +210,8 @@ class Fence(Record, frozen=True, kw_only=True, tag_field="kind", tag="fence"):
     """Seq of the commit that the operator explicitly chose to start a new query from."""
     chosen_ahead: bool = False
     """`restore` was chosen for whichever run comes next (`varvite restore`): it holds until there is a new commit."""
+    by: str = ""
+    """The process, for people; empty: it did not say."""
 
     @property
     def epoch(self) -> int:

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.file_sink import (
     OutputCommit,
     OutputOwner,
+    attempt_directory,
     commit_name,
-    commit_seq,
     decode_marker,
     encode_marker,
+    writer_name,
 )
 from varvite.storage.errors import CorruptDataError
 
@@ -20,6 +22,9 @@ DATA = Path(__file__).parent / "data"
 GOLDEN = {
     "output-owner-v1": OutputOwner(job_id="0123456789abcdef" * 2, query_id="b3057eb7-5c23-41f4-8d80-d70e7aed3ead"),
     "output-commit-v1": OutputCommit(job_id="0123456789abcdef" * 2, batch=7, seq=12),
+    "output-commit-token-v1": OutputCommit(
+        job_id="0123456789abcdef" * 2, batch=7, seq=12, token="fedcba9876543210" * 2
+    ),
 }
 
 
@@ -46,6 +51,8 @@ def test_one_kind_of_marker_is_not_taken_for_the_other() -> None:
 
 
 def test_commit_names_carry_their_seq() -> None:
-    assert commit_name(12) == "_varvite/commit-00000000000000000012"
-    assert commit_seq("commit-00000000000000000012") == 12
-    assert [commit_seq(n) for n in ("owner", "commit-12", "commit-00000000000000000012.tmp")] == [None, None, None]
+    commit = SinkCommit(7, 12, "0123456789abcdef" * 2)
+    number = "00000000000000000012-" + commit.token
+    assert commit_name(commit) == f"_varvite/commit-{number}"
+    assert writer_name(commit) == f"_varvite/writer-{number}"
+    assert attempt_directory(commit) == f"batch_id=7/attempt-{number}"

@@ -238,6 +238,16 @@ CHOSEN_FENCE = Fence(
     restore=8,
     chosen_ahead=True,
 )
+NAMED_FENCE = Fence(
+    seq=11,
+    token=token(11),
+    job_id=JOB_ID,
+    parent=Link(10, token(10)),
+    keep_from=5,
+    time_ms=1_700_000_000_011,
+    commit=Link(9, token(9)),
+    by="'flights.py' on host one, process 12",
+)
 STARTED_JOB = JobRecord(
     job_id=token(100),
     token=token(101),
@@ -364,6 +374,7 @@ ENTRIES: dict[str, tuple[Entry, bytes]] = {
     "commit-images-full.bin": (IMAGES_FULL_COMMIT, b""),
     "commit-import.bin": (IMPORT, b""),
     "fence-chosen.bin": (CHOSEN_FENCE, b""),
+    "fence-named.bin": (NAMED_FENCE, b""),
     "commit-retained.bin": (RETAINED_COMMIT, INLINE),
     "commit-evolved.bin": (EVOLVED_COMMIT, INLINE),
     "fence-retained.bin": (msgspec.structs.replace(FENCE, retained_from=6), b""),
