@@ -237,20 +237,21 @@ class OnRows(StatefulProcessor):
         yield Row(report=repr(report))
 
     def in_state(self, report: dict[str, str]) -> None:
-        width = len(SCHEMA.fields)
-        for position, (kind, place) in enumerate(COLUMNS):
-            for label, value in OUTPUTS[kind].items():
-                cell = f"state|{kind}|{place}|{label}"
-                try:
-                    held = PLACES[place][1](value)
-                except TypeError:  # Python has no such key
-                    continue
-                try:
-                    self.keeps(COLUMN_TYPES[NAMES[kind, place]], held)
-                    self.value.update((*[None] * position, held, *[None] * (width - position - 1)))
-                    report[cell] = told(self.value.get()[position])
-                except Exception as error:  # noqa: BLE001
-                    report[cell] = f"refused {type(error).__name__}: {error}"
+        for number in range(ROWS):
+            held: dict[str, tuple[int, Any]] = {}
+            for position, (kind, place) in enumerate(COLUMNS):
+                for label, value in list(OUTPUTS[kind].items())[number : number + 1]:
+                    cell = f"state|{kind}|{place}|{label}"
+                    try:
+                        wrapped = PLACES[place][1](value)
+                    except TypeError:  # Python has no such key
+                        continue
+                    try:
+                        self.keeps(COLUMN_TYPES[NAMES[kind, place]], wrapped)
+                        held[cell] = position, wrapped
+                    except Exception as error:  # noqa: BLE001
+                        report[cell] = f"refused {type(error).__name__}: {error}"
+            report |= self.kept(held)
         for position, kind in enumerate(TYPES):
             for label, value in OUTPUTS[kind].items():
                 cell = f"map state|{kind}|column|{label}"
@@ -261,6 +262,18 @@ class OnRows(StatefulProcessor):
                     report[cell] = told([key[position] for key, _ in self.map.iterator()])
                 except Exception as error:  # noqa: BLE001
                     report[cell] = f"refused {type(error).__name__}: {error}"
+
+    def kept(self, held: dict[str, tuple[int, Any]]) -> dict[str, str]:
+        """The values at these positions, as the state gives them back: all at once, as each call is a message."""
+        at = dict(held.values())
+        try:
+            self.value.update(tuple([at.get(position) for position in range(len(COLUMNS))]))
+            back = self.value.get()
+        except Exception as error:  # noqa: BLE001
+            if len(held) == 1:
+                return dict.fromkeys(held, f"refused {type(error).__name__}: {error}")
+            return {c: text for cell, one in held.items() for c, text in self.kept({cell: one}).items()}
+        return {cell: told(back[position]) for cell, (position, _) in held.items()}
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
         yield Row(report=repr(told_key("timer", key)))
