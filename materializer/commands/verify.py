@@ -114,19 +114,26 @@ def verify_command(
         if damaged:
             show_lines(_problems(damaged), as_json=as_json)
         if choice is not None:
-            for result in damaged:
-                try:
-                    repair_job(JobStore(root, result.job), result, choice, as_json=as_json)
-                except Exception as error:  # of several jobs the others are examined all the same
-                    if job is not None:
-                        raise
-                    show_error(job_error(error, result.job), as_json=as_json)
+            _repair(root, damaged, choice, is_one=job is not None, as_json=as_json)
             if choice.applies and not damaged:
                 show_nothing_repaired(results[0].job, choice, as_json=as_json)
     except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if damaged:
         sys.exit(1)
+
+
+def _repair(
+    root: ObjectStore, damaged: Sequence[Verification], choice: RepairChoice, *, is_one: bool, as_json: bool
+) -> None:
+    """Repair, or only advise; the error of one of several jobs does not keep the others from it."""
+    for result in damaged:
+        try:
+            repair_job(JobStore(root, result.job), result, choice, as_json=as_json)
+        except Exception as error:
+            if is_one:
+                raise
+            show_error(job_error(error, result.job), as_json=as_json)
 
 
 def _verify_savepoints(

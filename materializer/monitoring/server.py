@@ -1,15 +1,18 @@
 """`GET /metrics`, `/healthz` and `/readyz`: a small HTTP server beside a materializer's loop or a driver's queries.
 
-It only reads values in memory, so a slow client or a flood of requests costs nothing but CPU; the number of connections
-is limited, and so is the time of each (I10). There is no authentication, as is usual for metrics: bind it to an address
-that only monitoring reaches.
+It only reads values in memory, so a slow client or a flood of requests costs nothing but CPU. A request has a deadline
+as a whole and a limit of its size, and the number of connections is limited (I10). One more closes the oldest that has
+not sent its request yet, so clients that send a byte now and then keep no probe out. There is no authentication, as is
+usual for metrics: bind it to an address that only monitoring reaches.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import socket
 import threading
+from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -17,6 +20,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import msgspec
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -28,11 +32,15 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from varvite.materializer.monitoring.health import Verdict
+    from varvite.storage.clock import Clock
 
 _log: Final = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S: Final = 10.0
-CONNECTIONS_MAX: Final = 16
-"""Connections served at the same time; more are closed at once."""
+"""Time for a whole request to arrive, and as much again for each of the two parts of an answer to leave."""
+REQUEST_BYTES_MAX: Final = 16 << 10
+"""Limit of a request with its headers."""
+CONNECTIONS_MAX: Final = 64
+"""Connections served at the same time."""
 JSON: Final = ("Content-Type", "application/json")
 
 
@@ -78,8 +86,40 @@ def _answer(verdict: Verdict, start_response: StartResponse) -> Iterable[bytes]:
     return [msgspec.json.encode({"ok": verdict.ok, "reasons": verdict.reasons}) + b"\n"]
 
 
+class _RequestReader(io.RawIOBase):
+    """The bytes of one request, until its deadline and its limit. Raises OSError at either."""
+
+    def __init__(self, connection: socket.socket, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._until_s = clock.monotonic_s() + REQUEST_TIMEOUT_S
+        self._bytes_left = REQUEST_BYTES_MAX
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        left_s = self._until_s - self._clock.monotonic_s()
+        if left_s <= 0 or self._bytes_left <= 0:
+            raise TimeoutError("the request is too slow or too long")
+        self._connection.settimeout(left_s)
+        received = self._connection.recv_into(memoryview(buffer)[: self._bytes_left])
+        self._bytes_left -= received
+        return received
+
+
 class _Handler(WSGIRequestHandler):
-    timeout = REQUEST_TIMEOUT_S
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_RequestReader(self.connection, SystemClock()))
+
+    def parse_request(self) -> bool:
+        is_whole = super().parse_request()
+        if is_whole and isinstance(self.server, _Server):
+            self.connection.settimeout(REQUEST_TIMEOUT_S)
+            self.server.keep(self.connection)
+        return is_whole
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class's name
         """Log nothing: probes come every few seconds."""
@@ -87,9 +127,13 @@ class _Handler(WSGIRequestHandler):
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    request_queue_size = 128  # more than 5 clients may connect at once
 
     def __init__(self, *arguments: Any) -> None:
-        self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._lock = threading.Lock()
+        self._waiting: dict[socket.socket, None] = {}
+        """Connections whose request has not arrived as a whole, the oldest first."""
+        self._answered: set[socket.socket] = set()
         super().__init__(*arguments)
 
     def server_bind(self) -> None:
@@ -99,16 +143,37 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._slots.acquire(blocking=False):
+        if self._admit(request):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
+
+    def _admit(self, connection: socket.socket) -> bool:
+        """Make room for a connection; False if every other one is being answered."""
+        with self._lock:
+            if len(self._waiting) + len(self._answered) >= CONNECTIONS_MAX:
+                if not self._waiting:
+                    return False
+                oldest = next(iter(self._waiting))
+                del self._waiting[oldest]
+                with suppress(OSError):  # its thread reads the end then
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._waiting[connection] = None
+            return True
+
+    def keep(self, connection: socket.socket) -> None:
+        """Note that the request has arrived as a whole: the connection is answered, and not closed for another."""
+        with self._lock:
+            self._waiting.pop(connection, None)
+            self._answered.add(connection)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._slots.release()
+            with self._lock:
+                self._waiting.pop(request, None)
+                self._answered.discard(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         _log.debug("a request of %s failed", client_address, exc_info=True)

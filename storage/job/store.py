@@ -111,7 +111,7 @@ class JobStore:
         return self._plain.url
 
     def pin(self, record: JobRecord) -> None:
-        """Takes this record, which was checked; `job.json` is not read again."""
+        """Go by this record, which was checked, for good; `job.json` is not read again."""
         self._pinned, self._opened = record, None
         self._shared_jobs.clear()
 

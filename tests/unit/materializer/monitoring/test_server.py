@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
+from varvite.materializer.monitoring import server as monitoring_server
 from varvite.materializer.monitoring.health import ALIVE_WITHIN_MS, Health
 from varvite.materializer.monitoring.metrics import MaterializerMetrics
-from varvite.materializer.monitoring.server import CONNECTIONS_MAX, MonitoringServer, monitoring_app
+from varvite.materializer.monitoring.server import (
+    CONNECTIONS_MAX,
+    REQUEST_BYTES_MAX,
+    MonitoringServer,
+    monitoring_app,
+)
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -86,6 +94,109 @@ def test_silent_connections_do_not_keep_the_others_out_for_ever(site: Site) -> N
             continue
         return
     pytest.fail("nobody is served any more")
+
+
+class SlowClients:
+    """Clients that never finish their requests: a byte now and then, and a new connection when one is closed."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self._port = port
+        self._count = count
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.connections = 0
+
+    def _run(self) -> None:
+        open_ones: list[socket.socket] = []
+        while not self._stopped.wait(0.02):
+            while len(open_ones) < self._count:
+                client = socket.create_connection((LOCAL, self._port), timeout=30)
+                client.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+                open_ones.append(client)
+                self.connections += 1
+            for client in list(open_ones):
+                try:
+                    client.sendall(b"x")
+                except OSError:
+                    client.close()
+                    open_ones.remove(client)
+        for client in open_ones:
+            client.close()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        deadline = time.monotonic() + 60
+        while self.connections < self._count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+def test_200_slow_clients_keep_no_probe_out(site: Site) -> None:
+    """16 connections that sent one byte every 4 s took the health checks away for as long as they liked."""
+    with SlowClients(site.server.port, 200) as slow:
+        assert slow.connections >= 200
+        times_s: list[float] = []
+        for _ in range(20):
+            begin = time.monotonic()
+            assert site.get("/healthz")[0] == 200
+            times_s.append(time.monotonic() - begin)
+    # A probe that is kept out waits until others time out; the median is below a second on the busiest machine.
+    assert sorted(times_s)[10] < 1.0, times_s
+
+
+def test_a_request_has_a_deadline_as_a_whole(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitoring_server, "REQUEST_TIMEOUT_S", 0.5)
+    client = socket.create_connection((LOCAL, site.server.port), timeout=60)
+    client.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+    ended = False
+    for _ in range(1_000):  # a byte each 20 ms: no single read takes long
+        time.sleep(0.02)
+        try:
+            client.sendall(b"x")
+        except OSError:
+            ended = True
+            break
+    client.close()
+    assert ended
+
+
+def test_a_request_has_a_limit_of_its_size(site: Site) -> None:
+    client = socket.create_connection((LOCAL, site.server.port), timeout=60)
+    client.sendall(b"GET /healthz HTTP/1.0\r\n")
+    is_closed = False
+    for _ in range(1_000):
+        try:
+            client.sendall(b"X-Long: " + b"x" * (REQUEST_BYTES_MAX // 10) + b"\r\n")
+        except OSError:  # it was closed by then
+            is_closed = True
+            break
+        time.sleep(0.01)
+    client.close()
+    assert is_closed
+    assert site.get("/healthz")[0] == 200
+
+
+def test_a_client_that_does_not_read_its_answer_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that are being answered are not closed for others, so they have a deadline, too."""
+    monkeypatch.setattr(monitoring_server, "REQUEST_TIMEOUT_S", 0.2)
+    clients: list[socket.socket] = []
+    for _ in range(CONNECTIONS_MAX):
+        client = socket.create_connection((LOCAL, site.server.port), timeout=60)
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        clients.append(client)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            if site.get("/healthz")[0] == 200:
+                break
+    else:
+        pytest.fail("nobody is served any more")
+    for client in clients:
+        client.close()
 
 
 def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(site: Site) -> None:

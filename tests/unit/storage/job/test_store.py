@@ -290,7 +290,7 @@ def plain_record(record: JobRecord) -> bytes:
 
 
 def test_a_checked_record_is_the_one_that_is_used() -> None:
-    """Who swapped `job.json` after the driver's check had a job with a key provider write its chain in the open."""
+    """With `job.json` swapped after the driver's check, a job with a key provider wrote its chain in the open."""
     root = MemoryStore()
     store = JobStore(root, "job", key_provider="environment")
     record = make(root)
