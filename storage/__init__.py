@@ -18,4 +18,5 @@ needed is deleted), I8 (read means verified).
 | `private_directories` | the directories on local disks that processes work in |
 | `transfer` | claims, uploads and downloads over any object store |
 | `units` | durations and sizes as text |
+| `visible_text` | control characters escaped, for terminals and logs |
 """

@@ -28,6 +28,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from varvite.storage.visible_text import visible
+
 CONTEXT_FIELDS: Final = ("job", "operator", "partition", "batch", "epoch", "object_name")
 
 
@@ -57,10 +59,11 @@ class VarviteError(Exception):
         return self
 
     def __str__(self) -> str:
+        message = visible(self.message, keeps_lines=True)
         if not self.context:
-            return self.message
-        context = ", ".join(f"{f}={self.context[f]}" for f in CONTEXT_FIELDS if f in self.context)
-        return f"{self.message} [{context}]"
+            return message
+        context = ", ".join(f"{f}={visible(str(self.context[f]))}" for f in CONTEXT_FIELDS if f in self.context)
+        return f"{message} [{context}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.context, self.__dict__))

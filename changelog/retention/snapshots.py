@@ -153,7 +153,7 @@ class SnapshotReader:
     def _say(self, key: SnapshotName, text: str) -> None:
         if key not in self._said:
             self._said.add(key)
-            _log.warning("snapshot %d of %s %d-%d: %s", key.number, key.operator, key.low, key.high, text)
+            _log.warning("snapshot %d of %r %d-%d: %s", key.number, key.operator, key.low, key.high, text)
 
     def _forget_all_but(self, listed: Sequence[SnapshotName]) -> None:
         """Evict descriptors that do not exist any more, so that the cache is bounded (I10)."""

@@ -51,6 +51,7 @@ from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import InvalidRequestError, VarviteError
 from varvite.storage.job.listing import job_names, open_job
 from varvite.storage.units import option_duration
+from varvite.storage.visible_text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -157,7 +158,7 @@ class RequestLine(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Text for people."""
         outcome = "materialization requested" if self.error is None else f"not requested: {self.error}"
-        return f"{self.job}: {outcome}"
+        return visible(f"{self.job}: {outcome}")
 
 
 def _request_all(config: MaterializerConfig, *, as_json: bool) -> int:

@@ -260,7 +260,7 @@ class Standby:
             how = _bring_up(share, now, candidates or [copies.new(key)])
         except VarviteError as error:
             self._reached.pop(key, None)
-            _log.warning("key groups %d to %d of %s: %s", share.low, share.high, share.operator, error)
+            _log.warning("key groups %d to %d of %r: %s", share.low, share.high, share.operator, error)
             return msgspec.structs.replace(line, how="failed", error=str(error))
         finally:
             for copy in candidates:

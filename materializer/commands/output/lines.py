@@ -11,6 +11,7 @@ from varvite.changelog.reading.json_text import json_text
 from varvite.changelog.types.stamped import plain_type_string
 from varvite.materializer.commands.output.layout import EMPTY, TableText, print_table
 from varvite.storage.units import format_size_bytes
+from varvite.storage.visible_text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -44,8 +45,8 @@ def _cell(name: str, value: object) -> str:
     if name.endswith("bytes") and isinstance(value, int):
         return format_size_bytes(value)
     if isinstance(value, tuple):
-        return ", ".join(map(str, cast("tuple[object, ...]", value)))
-    return str(value)
+        return visible(", ".join(map(str, cast("tuple[object, ...]", value))))
+    return visible(str(value))
 
 
 def show_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
@@ -67,4 +68,4 @@ def show_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
 
 def cell(value: Any) -> str:
     """The text of a value in a table of `show_rows`."""
-    return EMPTY if value is None else str(value)
+    return EMPTY if value is None else visible(str(value))

@@ -22,6 +22,7 @@ from varvite.materializer.monitoring.events import (
     encode_event,
 )
 from varvite.storage.units import format_duration_ms, format_size_bytes
+from varvite.storage.visible_text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -105,7 +106,7 @@ class ConsoleReporter:
 
     def report(self, event: Event) -> None:
         style = _STYLES.get(type(event), "yellow")
-        text = escape(describe(event))
+        text = escape(visible(describe(event)))
         if self._console.is_terminal:
             self._console.print(f"[dim]{self._console.get_datetime():%H:%M:%S}[/] [{style}]{text}[/]", highlight=False)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from pathlib import Path
@@ -13,9 +14,9 @@ from click.testing import CliRunner
 
 from tests.jobs.committing_job import CommittingJob, random_batch
 from tests.stores.manual_clock import ManualClock
-from varvite.materializer.commands.cli import main
-from varvite.materializer.commands.output.lines import show_rows
-from varvite.materializer.commands.output.progress import describe
+from varvite.materializer.commands.cli import RequestLine, main
+from varvite.materializer.commands.output.lines import show_lines, show_rows
+from varvite.materializer.commands.output.progress import ConsoleReporter, EventConsole, describe
 from varvite.materializer.monitoring.events import JobFailed
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format import layout
@@ -339,3 +340,25 @@ def test_a_byte_that_is_not_utf_8_is_told(tmp_path: Path, arguments: tuple[str, 
         assert done.exit_code == ("--key" not in arguments)
         if more and done.stderr:
             assert "\udcff" in json.loads(done.stderr)["message"] or "\\udcff" in json.loads(done.stderr)["message"]
+
+
+EVIL = "\x1b[2J\x1b]0;title\x07\r\n2026-01-01 varvite: all is well\u202e"
+
+
+def test_control_characters_reach_no_table_and_no_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """A key that held them cleared the terminal and set its title."""
+    show_rows([{"key": EVIL, "value": [EVIL], "map_key": {"x": EVIL}}], as_json=False)
+    show_lines([RequestLine(EVIL, EVIL)], as_json=False)
+    stream = io.StringIO()
+    failed = JobFailed(
+        time_ms=0, job=EVIL, step=EVIL, error_type="x", error=EVIL, object_name=None, failures=1, retry_ms=1
+    )
+    for is_terminal in (True, False):
+        ConsoleReporter(EventConsole(file=stream, force_terminal=is_terminal, color_system=None, width=500)).report(
+            failed
+        )
+    text = capsys.readouterr().out + RequestLine(EVIL, EVIL).text + stream.getvalue()
+    assert text.count("all is well") == 3 + 2 + 2 + 3 * 2
+    assert r"\x1b[2J" in text
+    assert [character for character in text if character != "\n" and not character.isprintable()] == []
+    assert not any(line.startswith("2026-01-01 varvite") for line in text.splitlines())

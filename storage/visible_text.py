@@ -1,0 +1,28 @@
+"""Text of unknown origin, made fit for a terminal or a log.
+
+Keys, values and names are the user's, or those of whoever writes to the storage. Their control characters would move
+the cursor, set the terminal's title or begin a line that looks like one of ours.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+_ESCAPED: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Categories of characters that have an effect instead of a shape: controls, marks of direction, lone surrogates."""
+_JOINERS: Final = "\u200c\u200d"
+"""Letters of some scripts and emojis are written with them."""
+_LINES: Final = "\n\t"
+
+
+def visible(text: str, *, keeps_lines: bool = False) -> str:
+    """The text with its control characters escaped; line ends and tabs stay if it `keeps_lines`."""
+    if text.isprintable():
+        return text
+    kept = _JOINERS + _LINES if keeps_lines else _JOINERS
+    return "".join([_escape(c) if unicodedata.category(c) in _ESCAPED and c not in kept else c for c in text])
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
