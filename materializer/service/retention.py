@@ -1,8 +1,9 @@
 """Retention by time: checkpoints newer than a period stay complete, besides those that the job retains by number.
 
 A materializer pins a checkpoint now and then, and releases the pins that are older than the retention. No collector
-deletes what a pin keeps, which is its checkpoint and everything after it. Only the times of the checkpoints count,
-which never go back, not a materializer's clock; a lost pin only shortens the retention. Several materializers may do
+deletes what a pin keeps, which is its checkpoint and everything after it. A pin is old when it is by two clocks: by the
+times of the checkpoints, which never go back but are ahead for good once a driver's clock was, and by the time at which
+a materializer made it. So no single clock shortens the retention; a lost pin does. Several materializers may do
 this side by side: the holder's name marks the pins of all of them. A materializer without a retention, such as a
 `--once` by hand, leaves them alone; a retention of 0 releases them.
 
@@ -11,6 +12,7 @@ Invariants: I7 (pins are made by the rule of `varvite.changelog.retention.pins`)
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.changelog.retention.pins import create_pin, list_pins, release_pin
@@ -44,22 +46,43 @@ class RetentionPlan(NamedTuple):
     release: tuple[Pin, ...]
 
 
-def plan_retention(newest_ms: int, held: Sequence[HeldPin], retention_ms: int) -> RetentionPlan:
+def plan_retention(newest: Commit, held: Sequence[HeldPin], retention_ms: int, now_ms: int) -> RetentionPlan:
     """Decide on the pins of the retention.
 
     Args:
-        newest_ms: Time of the newest checkpoint.
+        newest: The newest checkpoint.
         held: All pins of the retention.
         retention_ms: Time for which checkpoints stay complete; 0: no retention, so no pins.
+        now_ms: Time of the clock by which pins are made.
     """
     if retention_ms == 0:
         return RetentionPlan(False, tuple(item.pin for item in held))
-    begin_ms = newest_ms - retention_ms
-    ordered = sorted(held, key=lambda item: (item.time_ms, item.pin.token))
+    ordered = sorted(held, key=lambda item: (item.pin.commit.seq, item.time_ms, item.pin.token))
     # The newest pin before the period keeps its beginning; older pins keep more than the period.
-    before = [item.pin for item in ordered if item.time_ms <= begin_ms]
-    create = not ordered or newest_ms - ordered[-1].time_ms >= max(1, retention_ms // STEPS)
+    before = [item.pin for item in takewhile(lambda item: _is_old(item, newest, now_ms, retention_ms), ordered)]
+    is_pinned = bool(ordered) and ordered[-1].pin.commit.seq >= newest.seq
+    step_ms = max(1, retention_ms // STEPS)
+    create = not is_pinned and (not ordered or max(_ages_ms(ordered[-1], newest, now_ms)) >= step_ms)
     return RetentionPlan(create, tuple(before[:-1]))
+
+
+def _is_old(item: HeldPin, newest: Commit, now_ms: int, retention_ms: int) -> bool:
+    """Is the pin before the period by both clocks?
+
+    If its checkpoint is of a time far ahead, the times of the checkpoints stand still since then, and do not count.
+    """
+    by_checkpoints, by_clock = _ages_ms(item, newest, now_ms)
+    stands_still = item.time_ms - item.pin.created_ms > retention_ms
+    return by_clock >= retention_ms and (stands_still or by_checkpoints >= retention_ms)
+
+
+def _ages_ms(item: HeldPin, newest: Commit, now_ms: int) -> tuple[int, int]:
+    """The age of a pin by the times of checkpoints, and by the time at which it was made.
+
+    A pin from the future was made by a clock that was wrong: only the other age counts.
+    """
+    by_checkpoints, by_clock = newest.time_ms - item.time_ms, now_ms - item.pin.created_ms
+    return by_checkpoints, by_checkpoints if by_clock < 0 else by_clock
 
 
 class Retention:
@@ -82,7 +105,7 @@ class Retention:
             return
         held = [HeldPin(pin, self._time_ms(pin)) for pin in list_pins(self._reader) if pin.holder == HOLDER]
         self._times = {item.pin.token: item.time_ms for item in held}
-        plan = plan_retention(newest.time_ms, held, self._retention_ms)
+        plan = plan_retention(newest, held, self._retention_ms, self._clock.now_ms())
         if plan.create:
             try:
                 self._create(newest)
