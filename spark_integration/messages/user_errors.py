@@ -30,20 +30,27 @@ def user_code_raises() -> tuple[type[BaseException], ...]:
     """Classes of exceptions that are the user's error, evaluated by `except` while one is raised.
 
     `sys.exit()` is neither our process's end nor tried again, and classes like that of a panic in a library in Rust, or
-    of a timeout in gevent, are no `Exception`s. A `GeneratorExit` is what closes a generator of ours; and a
-    `KeyboardInterrupt` is the function's only where no key can have made it: not in the user's own process
-    (`varvite.testing`).
+    of a timeout in gevent, are no `Exception`s. A `GeneratorExit` that no called code has raised is what closes a
+    generator of ours. A `KeyboardInterrupt` is the function's only where no key can have made it: not in the user's own
+    process (`varvite.testing`).
     """
     error = sys.exception()
     is_key = isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-    return () if is_key or isinstance(error, GeneratorExit) else (BaseException,)
+    return () if is_key or _closes_generator(error) else (BaseException,)
+
+
+def _closes_generator(error: BaseException | None) -> bool:
+    """Is this the end of the generator that catches it, and not an exception of code that it has called?"""
+    if not isinstance(error, GeneratorExit):
+        return False
+    return error.__traceback__ is None or error.__traceback__.tb_next is None
 
 
 def message_of(error: BaseException) -> str:
     """The text of an exception, whatever it is, so that it can be encoded."""
     try:
         return _encodable(str(error))
-    except Exception:  # noqa: BLE001  user code may raise anything
+    except user_code_raises():
         return "(its text cannot be made)"
 
 
@@ -88,7 +95,7 @@ def user_function_error(
     if error.pickled is not None:
         try:
             cause = pickle.loads(error.pickled)  # noqa: S301  made by this job's own worker from its own function
-        except Exception:  # noqa: BLE001  a class that only exists on the executor
+        except user_code_raises():  # a class that only exists on the executor
             cause = None
         of_no_function = (IncompatibleError, InvalidRequestError) if error.where == READING else IncompatibleError
         if isinstance(cause, of_no_function) and error.key is None:
@@ -105,7 +112,7 @@ def user_error(error: BaseException, key: str | None, where: str = "") -> UserEr
     try:
         pickled: bytes | None = cloudpickle.dumps(error)
         pickle.loads(pickled)  # noqa: S301  what cannot be loaded here cannot be loaded by the driver
-    except Exception:  # noqa: BLE001  anything may happen while pickling what user code raised
+    except user_code_raises():
         pickled = None
     return UserError(
         exception_type=f"{type(error).__module__}.{type(error).__qualname__}",

@@ -24,6 +24,7 @@ from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.types.factory import parse_type_string
 from varvite.spark_integration.messages.protocol import JobLocation, StateSpec, agree
 from varvite.spark_integration.messages.requested_store import requested_store
+from varvite.spark_integration.messages.user_errors import user_code_raises
 from varvite.spark_integration.messages.worker_figures import NOTHING_READ, UploadRecorder
 from varvite.spark_integration.transport.home import executor_key
 from varvite.spark_integration.worker.attempt import Attempt, AttemptContext, AttemptOutcome, VectorizedAttempt
@@ -362,7 +363,7 @@ class OperatorState:
         if runner is not None:
             try:
                 runner.close()
-            except Exception:  # noqa: BLE001  user code may raise anything; the instance is thrown away
+            except user_code_raises():  # the instance is thrown away
                 _log.exception("close() of the function of operator %s raised", self.request.operator)
 
     def _drop_state(self) -> None:
@@ -379,5 +380,5 @@ class OperatorState:
         if store is not None:
             try:
                 store.close()
-            except Exception:  # noqa: BLE001  a store of the user's may raise anything
+            except user_code_raises():  # a store of the user's
                 _log.exception("closing the store of operator %s failed", self.request.operator)

@@ -121,7 +121,7 @@ class BroadcastRunner(OperatorRunner):
         try:
             read_only = {d.name: states.get_read_only_broadcast_state(d) for d in function.descriptors}
             self._broadcast_context.states = {d.name: states.get_broadcast_state(d) for d in function.descriptors}
-        except Exception as error:  # noqa: BLE001  a state that was stored otherwise, or a migration of the user's
+        except user_code_raises() as error:  # a state that was stored otherwise, or a migration of the user's
             self.fail(error, None)
             return
         for context in (self._context, self._firing.context):

@@ -49,10 +49,22 @@ class NoTextError(Exception):
         raise RuntimeError("no text")
 
 
+class ExitingError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+    def __reduce__(self) -> str:
+        raise GeneratorExit
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(ValueError("no file \udcff"), r"no file \udcff"), (NoTextError(), "its text cannot be made")],
-    ids=["surrogate", "no text"],
+    [
+        (ValueError("no file \udcff"), r"no file \udcff"),
+        (NoTextError(), "its text cannot be made"),
+        (ExitingError(), "its text cannot be made"),
+    ],
+    ids=["surrogate", "no text", "exit"],
 )
 def test_an_error_whose_text_cannot_be_encoded_or_made_arrives_all_the_same(error: Exception, said: str) -> None:
     """The state worker failed over it, and the user saw neither the error nor the line."""
@@ -88,12 +100,16 @@ def opened_chain(function: Callable[[object], bool]) -> FunctionChain:
     return chain
 
 
-@pytest.mark.parametrize("function", [exit_now, cancelled, panicked])
+def closed(_: object) -> bool:
+    raise GeneratorExit
+
+
+@pytest.mark.parametrize("function", [exit_now, cancelled, panicked, closed])
 def test_an_exit_in_a_function_is_an_error_of_the_user_with_the_element(function: Callable[[object], bool]) -> None:
     """It failed the task, which Spark tried again, and the query ended without a word of the user's line."""
     with pytest.raises(StepError, match="filter") as caught:
         opened_chain(function).run([7])
-    assert isinstance(caught.value.cause, (SystemExit, asyncio.CancelledError, PanicException))
+    assert isinstance(caught.value.cause, (SystemExit, asyncio.CancelledError, PanicException, GeneratorExit))
     assert caught.value.element == "7"
     assert function.__name__ in str(raised(caught.value.cause, None))
 
@@ -121,3 +137,15 @@ def test_the_end_of_a_generator_is_no_error_of_the_function() -> None:
     generator = closed()
     next(generator)
     generator.close()
+
+
+def test_a_generator_exit_of_called_code_is_an_error_of_the_function() -> None:
+    """It was a `DidNotHappenError` that Spark tried again, without a word of the user's line."""
+
+    def ours() -> Generator[str]:
+        try:
+            closed(None)
+        except user_code_raises() as error:
+            yield type(error).__name__
+
+    assert list(ours()) == ["GeneratorExit"]
