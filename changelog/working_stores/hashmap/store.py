@@ -124,7 +124,7 @@ class HashMapStore(TableStore):
         self._torn = True
         for change in changes:
             table, before = self._existing_table(change.schema), None
-            if table is not None and change.schema in self.schemas:
+            if table is not None and self._registry.knows(change.schema):
                 self._check_key_groups(change)
                 before = table.displaced(change)
             if table is None or before is None:
