@@ -13,5 +13,6 @@ Data flows down from here: streams add nodes to the graph of `plan`, the writer 
 | `broadcast` | a stream beside a broadcast stream |
 | `writer` | the checks and the start of one query |
 | `job_execution` | the job of `execute`: sinks, defaults, collecting |
+| `progress` | the job's operators in Spark's progress |
 | `query` | the running query: its errors, its end |
 """

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from varvite.spark_integration.api.progress import with_operators
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError, VarviteError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 
@@ -200,6 +202,21 @@ class VarviteStreamingQuery(StreamingQuery):
         if self._closing_error is not None:
             raise self._closing_error
         return None if timeout is None else True
+
+    @property
+    def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802  Spark's name
+        """Spark's progress of the last batch, with the job's operators among `stateOperators`; None before one."""
+        progress = super().lastProgress
+        return None if progress is None else self._with_operators([progress])[0]
+
+    @property
+    def recentProgress(self) -> list[StreamingQueryProgress]:  # noqa: N802  Spark's name
+        """Spark's progress of the last batches, with the job's operators among `stateOperators`."""
+        return self._with_operators(super().recentProgress)
+
+    def _with_operators(self, progress: Sequence[StreamingQueryProgress]) -> list[StreamingQueryProgress]:
+        by_batch = {checkpoint.batch: checkpoint for checkpoint in self._run.statistics.history()}
+        return [with_operators(of_batch, by_batch.get(of_batch.batchId)) for of_batch in progress]
 
     @property
     def isActive(self) -> bool:  # noqa: N802  Spark's name

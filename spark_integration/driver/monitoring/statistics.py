@@ -21,6 +21,24 @@ HISTORY_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorStatistics:
+    """One operator in a batch."""
+
+    operator: str
+    """Its uid."""
+    partitions: int
+    rows_in: int
+    rows_out: int
+    mutations: int
+    late_rows: int
+    state_rows: int | None
+    """About the rows of its working stores; None: one cannot say cheaply."""
+    state_bytes: int | None
+    total_ms: dict[str, float]
+    """Time of all partitions together by phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointStatistics:
     """One acknowledged checkpoint."""
 
@@ -53,6 +71,8 @@ class CheckpointStatistics:
     """Partitions of all operators that each executor ran, the most first; executors without any are missing."""
     late_rows: int = 0
     """Rows that all operators dropped, because they came behind the watermark."""
+    operators: tuple[OperatorStatistics, ...] = ()
+    """Each operator, in order."""
     worker_ms: dict[str, float] = field(default_factory=dict[str, float])
     """Slowest partition's time by phase."""
 
@@ -157,7 +177,22 @@ def statistics_of(
         moved_partitions=moved_partitions,
         partitions_of_executors=tuple(sorted(executors.values(), reverse=True)),
         late_rows=sum(of_operator.total("late_rows") for of_operator in summaries),
+        operators=tuple(map(_of_operator, summaries)),
         worker_ms=worker_ms,
+    )
+
+
+def _of_operator(summaries: OperatorSummaries) -> OperatorStatistics:
+    return OperatorStatistics(
+        operator=summaries.operator,
+        partitions=len(summaries.summaries),
+        rows_in=summaries.total("rows_in"),
+        rows_out=summaries.total("rows_out"),
+        mutations=summaries.mutations(),
+        late_rows=summaries.total("late_rows"),
+        state_rows=summaries.total_if_known("state_rows"),
+        state_bytes=summaries.total_if_known("state_bytes"),
+        total_ms=summaries.total_ms(),
     )
 
 

@@ -125,6 +125,10 @@ def test_a_run_over_what_is_available_gives_out_the_windows_that_spark_gives_out
     assert sorted(received) == sorted(expected) == [(3600, 2), (4200, 2), (4800, 1), (5400, 1)]
     assert not query.isActive
     assert len(query.checkpoint_statistics.history()) == 2, "the rows, and the closing batch"
+    assert query.lastProgress is not None
+    shown = query.lastProgress.stateOperators[0]
+    assert (shown.operatorName, shown.numRowsDroppedByWatermark, shown.numShufflePartitions) == ("starts", 0, 1)
+    assert shown.customMetrics["rowsOut"] == 4
 
 
 def test_an_error_of_the_closing_batch_arrives(spark: SparkSession, tmp_path: Path) -> None:
