@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from varvite.changelog.api.ttl_config import Time
 from varvite.changelog.keyed.timers import TimeDomain
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 TimeSpan = Any
 """A `Time`, a `Duration`, or whole milliseconds."""
+
+WINDOWS_PER_ELEMENT_MAX: Final = 10_000
+"""Windows to which an element may belong: size by slide."""
 
 
 class Window(ABC):
@@ -139,8 +142,15 @@ class _SlidingWindows(FixedWindows):
         Raises:
             InvalidRequestError: No such windows.
         """
-        slide_ms = span_ms(slide, "the slide of a window")
-        return cls(span_ms(size, "the size of a window"), slide_ms, _offset_ms(offset, slide_ms))
+        size_ms, slide_ms = span_ms(size, "the size of a window"), span_ms(slide, "the slide of a window")
+        windows = -(-size_ms // slide_ms)
+        if windows > WINDOWS_PER_ELEMENT_MAX:
+            raise InvalidRequestError(
+                f"windows of {size_ms} ms with a slide of {slide_ms} ms put each element into {windows} windows, and "
+                f"{WINDOWS_PER_ELEMENT_MAX} is the limit: each costs a timer, so take a longer slide (a bare number is "
+                "milliseconds)"
+            )
+        return cls(size_ms, slide_ms, _offset_ms(offset, slide_ms))
 
 
 class TumblingEventTimeWindows(_TumblingWindows):

@@ -22,6 +22,7 @@ from varvite.datastream.window import (
     PurgingTrigger,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TimeWindow,
     Trigger,
     TriggerResult,
@@ -180,3 +181,19 @@ def test_other_triggers_are_asked() -> None:
 def test_a_trigger_that_these_windows_cannot_have_is_refused(trigger: Any, assigner: Any) -> None:
     with pytest.raises(InvalidRequestError):
         firing_of(trigger, assigner)
+
+
+@pytest.mark.parametrize(
+    ("size_ms", "slide_ms", "is_taken"),
+    [(86_400_000, 1, False), (3_600_000, 10, False), (10_000, 1, True), (10_001, 1, False), (20_000, 2, True),
+     (20_001, 2, False), (5, 100, True)],
+)  # fmt: skip
+def test_an_element_belongs_to_a_bounded_number_of_windows(size_ms: int, slide_ms: int, is_taken: bool) -> None:
+    """Found as a list of 86 million windows for each element."""
+    for assigner in (SlidingEventTimeWindows, SlidingProcessingTimeWindows):
+        spans = Time.milliseconds(size_ms), Time.milliseconds(slide_ms)
+        if is_taken:
+            assert assigner.of(*spans).size_ms == size_ms
+        else:
+            with pytest.raises(InvalidRequestError, match="10000 is the limit"):
+                assigner.of(*spans)
