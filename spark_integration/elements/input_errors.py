@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from varvite.spark_integration.elements.arrow_values import zone_in
 from varvite.storage.errors import InvalidRequestError, VarviteError
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _SHOWN_CHARACTERS: Final = 100
 """Of a value in an error."""
+_REASON_CHARACTERS: Final = 200
 _nulls: Any = pa.nulls
 
 
@@ -54,6 +56,13 @@ def _explained(
     doubled = [name for name, count in Counter(columns).items() if count > 1]
     if doubled:
         return InvalidRequestError(f"the input has several columns named {doubled}; rename them")
+    zones = {zone_in(field.type) for field in batch.schema if field.name in columns} - {None}
+    unknown = [zone for zone in sorted(map(str, zones)) if not _is_known(zone)]
+    if unknown:
+        return InvalidRequestError(
+            f"the session's time zone {unknown[0]!r} is none that Python knows: set spark.sql.session.timeZone to a "
+            "region such as 'Asia/Tokyo', or to an offset such as '+08:00'"
+        )
 
     def fails(rows: pa.RecordBatch) -> bool:
         try:
@@ -67,7 +76,7 @@ def _explained(
         middle = (low + high) // 2
         low, high = (low, middle) if fails(batch.slice(0, middle)) else (middle, high)
     row = batch.slice(low, 1)
-    reason = f"{type(error).__name__}: {error}"
+    reason = _cut(f"{type(error).__name__}: {error}", _REASON_CHARACTERS)
     for name in columns:
         index = row.schema.get_field_index(name)
         others = [c if i == index else _nulls(1, c.type) for i, c in enumerate(row.columns)]
@@ -79,6 +88,14 @@ def _explained(
     return InvalidRequestError(f"a row of the input with the columns {list(columns)} cannot be read ({reason})")
 
 
+def _is_known(zone: str) -> bool:
+    try:
+        pa.scalar(0, pa.timestamp("us", tz=zone)).as_py()
+    except Exception:  # noqa: BLE001  Arrow and zoneinfo have errors of their own
+        return False
+    return True
+
+
 def _shown(column: Any) -> str:
     """The only value of a column, with control characters escaped."""
     try:
@@ -86,4 +103,10 @@ def _shown(column: Any) -> str:
     except Exception:  # noqa: BLE001  such a value has brought us here
         plain = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
         text = ascii(" ".join(str(plain).split()))
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    return _cut(text, _SHOWN_CHARACTERS)
+
+
+def _cut(text: str, characters_max: int) -> str:
+    """A text of at most that length, with control characters escaped."""
+    text = "".join([c if c.isprintable() else ascii(c)[1:-1] for c in text[: characters_max + 1]])
+    return text if len(text) <= characters_max else f"{text[:characters_max]}..."
