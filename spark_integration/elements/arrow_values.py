@@ -172,6 +172,10 @@ def _time(value: Any, accepted: tuple[type, ...]) -> Any:
 def _structs(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> list[Any]:
     names = [field.name for field in kind]
     records = [value if value is None or isinstance(value, dict) else _record(value, names) for value in values]
+    known = frozenset(names)
+    for record in records:
+        if record is not None and not known.issuperset(record):
+            raise TypeError(f"{record!r} has fields {sorted(map(str, record.keys() - known))}, and not only {names}")
     changed: dict[str, Sequence[Any]] = {}
     for field in kind:
         column = [None if record is None else record.get(field.name) for record in records]

@@ -49,7 +49,12 @@ class RowValues:
         if not self._has_instants:
             return row  # its type takes it as it is
         names = self._names
-        return self._values.inward(tuple(map(row.get, names)) if isinstance(row, dict) else in_order(row, names))
+        if isinstance(row, dict):
+            unknown = [name for name in row if name not in names]
+            if unknown:
+                raise InvalidRequestError(f"a state of rows with the columns {names} takes no value for {unknown}")
+            return self._values.inward(tuple(map(row.get, names)))
+        return self._values.inward(in_order(row, names))
 
     def outward(self, stored: Any) -> Any:
         """The row, of the class that the stream's rows have."""

@@ -102,6 +102,18 @@ def test_an_unknown_column_of_a_dict_is_an_error_with_the_name_that_was_meant(ro
         assert [tuple(r) for r in harness.process_batch([("a",)])] == [(None, 1)], "what is missing is null"
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("struct<a:int>", {"aa": 1}), ("struct<a:int>", {"a": 1, "b": 2}), ("array<struct<a:int>>", [{"aa": 1}]),
+        ("map<string,struct<a:int>>", {"k": {"aa": 1}}), ("struct<s:struct<a:int>>", {"s": {"aa": 1}}),
+    ],
+)  # fmt: skip
+def test_an_unknown_field_within_a_value_is_an_error_at_any_depth(kind: str, value: Any) -> None:
+    with pytest.raises(UserFunctionError, match=r"output column 0 'v'.*and not only \['a'\]"):
+        output(Returns([{"v": value}]), f"v {kind}")
+
+
 class Unheard(KeyedProcessFunction[Any, Any, Any]):
     """Registers timers, and has no on_timer."""
 

@@ -9,12 +9,22 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from tests.jobs.keyed_job import KeyedJob
 from tests.jobs.window_job import Element, WindowJob, window_operator
 from varvite.changelog.types.factory import Types, as_type
 from varvite.spark_integration.elements.arrow_rows import row_class
-from varvite.spark_integration.elements.row_values import row_values
+from varvite.spark_integration.elements.row_values import RowValues, row_values
 from varvite.spark_integration.elements.types import RowElements, TypedElements
 from varvite.spark_integration.functions.keyed import OperatorRuntimeContext
 from varvite.spark_integration.functions.keyed_operations import KeyedReduce
@@ -84,3 +94,11 @@ def test_rows_come_out_of_state_as_rows_of_the_stream() -> None:
     assert values is not None
     with pytest.raises(InvalidRequestError):
         values.inward((1, 2))
+
+
+def test_an_unknown_column_of_a_dict_is_refused() -> None:
+    """Found as nulls in a state."""
+    rows = RowValues(RowElements(StructType([StructField("k", StringType()), StructField("at", TimestampType())])))
+    assert rows.inward({"k": "a"}) == ("a", None), "what is missing is null"
+    with pytest.raises(InvalidRequestError, match=r"no value for \['kk'\]"):
+        rows.inward({"kk": "a"})
