@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row
-from pyspark.sql.types import ArrayType, LongType, StructField, StructType, TimestampNTZType, TimestampType
 from pyspark.sql.types import (
     ArrayType,
-    DateType,
     LongType,
     StringType,
     StructField,
