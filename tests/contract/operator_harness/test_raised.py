@@ -1,4 +1,4 @@
-"""Whatever a user's function raises, wherever, is a `UserFunctionError` that names the line."""
+"""Everything that a user's function raises, at any place, is a `UserFunctionError` that names the line."""
 
 from __future__ import annotations
 
