@@ -105,7 +105,12 @@ class Driver:
         self.run.choose_base(SparkProgress(0, "query", "0" * 64, None), None)
         config = SimpleNamespace(ignore_unclaimed_state=False)
         plan: Any = SimpleNamespace(
-            operators=(OPERATOR,), config=config, input_delays=(), input_ends=False, watermark_delay_ms=None
+            is_spark_watermark=False,
+            operators=(OPERATOR,),
+            config=config,
+            input_delays=(),
+            input_ends=False,
+            watermark_delay_ms=None,
         )
         self.committer = BatchCommitter(self.run, plan, (self.request,))
         self.committer.start("query")

@@ -67,18 +67,18 @@ def test_the_same_type_is_the_same_version_whatever_else_changes() -> None:
 def test_a_value_takes_every_step_since_it_was_written() -> None:
     """A dropped field does not come back with its name; an added one keeps the default of then."""
     schema = evolved("1:row<a:int,b:int>", "1:row<a:int>", "1:row<a:long,b:int>")
-    assert read(schema, 0, "1:row<a:int,b:int>", (1, 2)) == (1, None)
-    assert read(schema, 1, ROW, (3,)) == (3, None)
+    assert tuple(read(schema, 0, "1:row<a:int,b:int>", (1, 2))) == (1, None)
+    assert tuple(read(schema, 1, ROW, (3,))) == (3, None)
     first = change(state(ROW), state(WIDE), {"b": b"\xa3old"}, "op", migrates=False).schema
     second = change(first, state(WIDE.replace("int", "long")), {"b": b"\xa3new"}, "op", migrates=False).schema
-    assert read(second, 0, ROW, (1,)) == (1, "old")
-    assert read(second, 1, WIDE, (1, None)) == (1, None)
+    assert tuple(read(second, 0, ROW, (1,))) == (1, "old")
+    assert tuple(read(second, 1, WIDE, (1, None))) == (1, None)
 
 
 def test_a_value_whose_bytes_stay_is_not_touched() -> None:
     schema = evolved("1:row<a:int>", "1:row<a:long>")
     assert stored_conversion(schema, 0) is None
-    assert wire_reader(schema, 0)(b"\x91\x05") == (5,)
+    assert tuple(wire_reader(schema, 0)(b"\x91\x05")) == (5,)
 
 
 def test_bytes_that_are_no_value_of_the_old_version_are_damage() -> None:
@@ -139,7 +139,7 @@ def test_the_number_of_versions_is_bounded_and_a_migration_is_the_way_out() -> N
     assert (migrated.version, first_version(migrated)) == (127, 127)
     grown = change(migrated, state(types[0]), {}, "op", migrates=False).schema
     assert grown.version == 128
-    assert wire_reader(grown, 127)(b"\x92\x05\x06") == wire_reader(grown, 0)(b"\x91\x05") == (5,)
+    assert [tuple(wire_reader(grown, n)(data)) for n, data in ((127, b"\x92\x05\x06"), (0, b"\x91\x05"))] == [(5,)] * 2
 
 
 def test_the_newer_version_of_one_history_is_found() -> None:
