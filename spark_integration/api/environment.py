@@ -18,6 +18,7 @@ from varvite.spark_integration.connectors.collection import collection_source
 from varvite.spark_integration.driver.placement.decision import REDUCE_LOCALITY
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
+from varvite.spark_integration.options.flink_keys import check_runtime_mode, without_flinks_keys
 from varvite.spark_integration.options.state_backends import StateBackend
 from varvite.spark_integration.plan.operator import elements_of
 from varvite.spark_integration.plan.stateless import dataframe_source
@@ -70,7 +71,7 @@ class StreamExecutionEnvironment:
         configuration = spark_or_configuration if is_configuration else None
         spark = None if is_configuration else spark_or_configuration
         environment = StreamExecutionEnvironment(spark or SparkSession.getActiveSession() or local_session())
-        return environment if configuration is None else environment.configure(configuration.of_varvite())
+        return environment if configuration is None else environment._configure(configuration.to_dict())
 
     @property
     def spark(self) -> SparkSession:
@@ -80,15 +81,21 @@ class StreamExecutionEnvironment:
     def configure(self, key: str | Mapping[str, Any] | Configuration, value: Any = None) -> StreamExecutionEnvironment:
         """Set an option, or several; None unsets an option.
 
+        Keys of Flink's that have no effect here are taken, with one warning that lists them.
+
         Args:
             key: With or without `spark.varvite.`; or a mapping of options, or a `Configuration`.
             value: As text (`"10 min"`), or as a Python value (a bool, an int, a timedelta).
 
         Raises:
-            InvalidRequestError: The option does not exist, or the value does not fit.
+            InvalidRequestError: The option does not exist, or the value does not fit; a runtime mode but STREAMING.
         """
-        options = {key: value} if isinstance(key, str) else key.of_varvite() if isinstance(key, Configuration) else key
-        plain = {k.removeprefix(CONF_PREFIX): v for k, v in options.items()}
+        return self._configure(
+            {key: value} if isinstance(key, str) else key.to_dict() if isinstance(key, Configuration) else key
+        )
+
+    def _configure(self, settings: Mapping[str, Any]) -> StreamExecutionEnvironment:
+        plain = {k.removeprefix(CONF_PREFIX): v for k, v in without_flinks_keys(settings, 3).items()}
         OPTIONS.read("code", plain)
         for name, setting in plain.items():
             self._settings[OPTIONS.current_keys.get(name, name)] = setting
@@ -157,12 +164,8 @@ class StreamExecutionEnvironment:
         self.set_max_parallelism(max_parallelism)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """No effect, for PyFlink's signature. Raises `InvalidRequestError` for BATCH: results come as elements come."""
-        if execution_mode is RuntimeExecutionMode.BATCH:
-            raise InvalidRequestError(
-                "BATCH, where only a key's last result comes out, is not possible; use STREAMING, in which collections "
-                "end as well"
-            )
+        """No effect for STREAMING. Raises `InvalidRequestError` for BATCH and AUTOMATIC, which have other results."""
+        check_runtime_mode(execution_mode.name)
         return self
 
     def get_checkpoint_config(self) -> CheckpointConfig:

@@ -10,6 +10,7 @@ Invariants: I11 (a misspelt key or a value that does not fit is an error, never 
 | `checkpoint_storage` | PyFlink's checkpoint storages: locations of checkpoints |
 | `configuration` | `Configuration`: PyFlink's settings by key |
 | `executor_share` | the share of a state worker in what is limited per executor |
+| `flink_keys` | keys of Flink's configuration without an option here |
 | `job_config` | `JobConfig`: every setting of a job |
 | `levels` | settings of the session, and query options told from a sink's |
 | `page` | the page `docs/reference/configuration.md` |

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import enum
-import logging
-from typing import Any, Final
-
-from varvite.materializer.options.table import OPTIONS
-from varvite.storage.options.declaration import CONF_PREFIX
-
-_log: Final = logging.getLogger(__name__)
-_OF_FLINK_ONLY: Final = (
-    "akka.", "cluster.", "env.", "execution.runtime-mode", "high-availability.", "jobmanager.", "kubernetes.",
-    "metrics.", "pekko.", "pipeline.classpaths", "pipeline.jars", "python.", "rest.", "restart-strategy.",
-    "taskmanager.", "yarn.",
-)  # fmt: skip
-"""Keys of Flink's runtime, which varvite lacks. They are ignored, so that a program that sets them still runs."""
+from typing import Any
 
 
 class RuntimeExecutionMode(enum.Enum):
-    """Modes of execution; varvite has micro-batches only."""
+    """Modes of execution; varvite has STREAMING only."""
 
     STREAMING = 0
     BATCH = 1
@@ -81,17 +69,6 @@ class Configuration:
         """Key → value."""
         return dict(self._settings)
 
-    def of_varvite(self) -> dict[str, Any]:
-        """The settings without those of Flink's runtime, which are logged."""
-        useless = sorted(key for key in self._settings if _is_of_flink_only(key.removeprefix(CONF_PREFIX)))
-        if useless:
-            _log.info("settings of Flink's runtime have no meaning here: %s", ", ".join(useless))
-        return {key: value for key, value in self._settings.items() if key not in useless}
-
     def _set(self, key: str, value: Any) -> Configuration:
         self._settings[key] = value
         return self
-
-
-def _is_of_flink_only(key: str) -> bool:
-    return key.startswith(_OF_FLINK_ONLY) and key not in OPTIONS
