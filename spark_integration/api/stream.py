@@ -322,6 +322,28 @@ class KeyedStream(DataStream):
     def key(self) -> StreamKey:
         return self._key
 
+    # As in PyFlink: the stream is no operator, and the step before it would get these.
+
+    def uid(self, uid: str) -> Self:
+        """Not possible. Raises `InvalidRequestError`."""
+        raise _no_operator(f"uid({uid!r})")
+
+    def name(self, name: str) -> Self:
+        """Not possible. Raises `InvalidRequestError`."""
+        raise _no_operator(f"name({name!r})")
+
+    def get_name(self) -> str:
+        """Not possible. Raises `InvalidRequestError`."""
+        raise _no_operator("get_name()")
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Not possible. Raises `InvalidRequestError`."""
+        raise _no_operator(f"set_parallelism({parallelism!r})")
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Not possible. Raises `InvalidRequestError`."""
+        raise _no_operator(f"set_max_parallelism({max_parallelism!r})")
+
     def process(  # pyright: ignore[reportIncompatibleMethodOverride]  PyFlink's streams differ in it as well
         self,
         func: KeyedProcessFunction[Any, Any, Any] | VectorizedProcessFunction,
@@ -528,3 +550,10 @@ class KeyedStream(DataStream):
             self._transformation, self._key, kind, func, elements, uid=uid, name=name, late_output=late_output
         )
         return self.followed_by(node, uid, name)
+
+
+def _no_operator(call: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{call} is not possible on a KeyedStream, which is no operator; call it on the stream that process, map, "
+        "reduce or another operator returns"
+    )

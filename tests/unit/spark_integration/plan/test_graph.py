@@ -147,6 +147,29 @@ def test_two_operators_cannot_share_a_uid(numbers: DataStream) -> None:
     assert uids(second)[0] == "same", "what was refused was not set"
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda keyed: keyed.uid("second"),
+        lambda keyed: keyed.name("second"),
+        lambda keyed: keyed.get_name(),
+        lambda keyed: keyed.set_parallelism(2),
+        lambda keyed: keyed.set_max_parallelism(64),
+    ],
+    ids=["uid", "name", "get_name", "parallelism", "max parallelism"],
+)
+def test_a_keyed_stream_is_no_operator_and_renames_none(numbers: DataStream, call: Any) -> None:
+    """As in PyFlink. The operator before it was renamed, and the one that was meant kept a uid made from its place."""
+    first = numbers.key_by(lambda x: x).map(str).uid("first").name("First").set_parallelism(1)
+    keyed = first.key_by(lambda x: x)
+    with pytest.raises(InvalidRequestError, match="KeyedStream, which is no operator"):
+        call(keyed)
+    settings = first.get_execution_environment().graph_settings.of(first.transformation)
+    assert (settings.uid, settings.name, settings.parallelism) == ("first", "First", 1)
+    after = keyed.reduce(lambda a, _: a).uid("second")
+    assert uids(after) == ["first", "second"]
+
+
 def test_parallelism_is_that_of_the_operator(env: StreamExecutionEnvironment, numbers: DataStream) -> None:
     stream = numbers.map(str).set_parallelism(1).key_by(lambda x: x).map(str).set_parallelism(3)
     assert plan_of(stream).operators[0].parallelism == 3
