@@ -8,7 +8,8 @@ Nothing here keeps state; `keyed` and `operator_state` implement it.
 | `operator_state` | interfaces of non-keyed state |
 | `descriptors` | name, type, TTL and migration of a state |
 | `functions` | `ReduceFunction`, `AggregateFunction` |
-| `ttl_config` | `StateTtlConfig`, `Time` |
+| `time_spans` | `Time`, `Duration` |
+| `ttl_config` | `StateTtlConfig` |
 | `batch_keys` | the keys of a batch, for methods for many keys |
 | `checks` | checks of handles' arguments |
 """

@@ -1,4 +1,4 @@
-"""`StateTtlConfig`: the life of a state's values, with PyFlink's names and signatures; and `Time`.
+"""`StateTtlConfig`: the life of a state's values, with PyFlink's names and signatures.
 
 Unlike PyFlink's, it is plain Python and needs no JVM, wrong values are refused at once, and there is event-time TTL
 (docs/guide/ttl.md).
@@ -10,73 +10,16 @@ from abc import ABC
 from datetime import timedelta
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
+from varvite.changelog.api.time_spans import Duration, Time, TimeLike, integer, milliseconds_of
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
-
-def _integer(value: Any, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidRequestError(f"{what} is {value!r}; give an int")
-    return value
-
-
-class Time:
-    """A span of time in milliseconds, as in PyFlink."""
-
-    __slots__ = ("_milliseconds",)
-
-    def __init__(self, milliseconds: int) -> None:
-        self._milliseconds = _integer(milliseconds, "milliseconds")
-
-    @staticmethod
-    def milliseconds(milliseconds: int) -> Time:
-        """A span in milliseconds."""
-        return Time(milliseconds)
-
-    @staticmethod
-    def seconds(seconds: int) -> Time:
-        """A span in seconds."""
-        return Time(_integer(seconds, "seconds") * 1000)
-
-    @staticmethod
-    def minutes(minutes: int) -> Time:
-        """A span in minutes."""
-        return Time.seconds(_integer(minutes, "minutes") * 60)
-
-    @staticmethod
-    def hours(hours: int) -> Time:
-        """A span in hours."""
-        return Time.minutes(_integer(hours, "hours") * 60)
-
-    @staticmethod
-    def days(days: int) -> Time:
-        """A span in days of 24 hours."""
-        return Time.hours(_integer(days, "days") * 24)
-
-    def to_milliseconds(self) -> int:
-        """The span in milliseconds."""
-        return self._milliseconds
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Time) and self._milliseconds == other._milliseconds
-
-    def __hash__(self) -> int:
-        return hash(self._milliseconds)
-
-    def __repr__(self) -> str:
-        return f"Time({self._milliseconds})"
-
-
-TimeLike: TypeAlias = Time | timedelta
-"""A `timedelta` may stand for every `Time`."""
-
-PERIODIC_COMPACTION_TIME: Final = Time.days(30)
+PERIODIC_COMPACTION_TIME: Final = Duration.of_days(30)
 """The default, as in Flink."""
 _YEARS_MAX: Final = Time.days(365 * 10_000)
 
@@ -143,13 +86,13 @@ class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
         # As in PyFlink, what is falsy means the default; a span of zero is a span.
         is_set = bool(periodic_compaction_time) or isinstance(periodic_compaction_time, timedelta)
         period = periodic_compaction_time if is_set else PERIODIC_COMPACTION_TIME
-        self._periodic_compaction_time = as_time(period, "periodic_compaction_time")
+        self._periodic_compaction_time = Duration(_milliseconds(period, "periodic_compaction_time"))
 
     def get_query_time_after_num_entries(self) -> int:
         """Entries of one step of a sweep; after each step it is decided if the sweep goes on."""
         return self._query_time_after_num_entries
 
-    def get_periodic_compaction_time(self) -> Time:
+    def get_periodic_compaction_time(self) -> Duration:
         """Within this time every entry is checked once; zero: no such promise."""
         return self._periodic_compaction_time
 
@@ -370,23 +313,26 @@ class Builder:
 StateTtlConfig.Builder = Builder
 
 
-def as_time(value: Any, what: str) -> Time:
-    """A `Time` of one or of a timedelta, not negative. Raises `InvalidRequestError`."""
-    time = Time(value // _MILLISECOND) if isinstance(value, timedelta) else value
-    if not isinstance(time, Time) or not 0 <= time.to_milliseconds() <= _YEARS_MAX.to_milliseconds():
-        raise InvalidRequestError(f"{what} is {value!r}; give a Time such as Time.hours(1), or a timedelta")
-    return time
+def _milliseconds(value: Any, what: str) -> int:
+    """Milliseconds of a span of time, not negative. Raises `InvalidRequestError`."""
+    span_ms = milliseconds_of(value)
+    if span_ms is None or not 0 <= span_ms <= _YEARS_MAX.to_milliseconds():
+        raise InvalidRequestError(
+            f"{what} is {value!r}; give a Time such as Time.hours(1), a Duration such as Duration.of_hours(1), or a "
+            "timedelta"
+        )
+    return span_ms
 
 
 def _life(value: Any) -> Time:
-    time = as_time(value, "the TTL")
-    if not time.to_milliseconds():
+    life_ms = _milliseconds(value, "the TTL")
+    if not life_ms:
         raise InvalidRequestError(f"the TTL is {value!r}; it must be positive: give at least one millisecond")
-    return time
+    return Time(life_ms)
 
 
 def _positive(value: Any, what: str) -> int:
-    if _integer(value, what) <= 0:
+    if integer(value, what) <= 0:
         raise InvalidRequestError(f"{what} is {value}; give at least 1")
     return value
 

@@ -125,7 +125,7 @@ def settings_of(config: StateTtlConfig) -> TtlSettings:
             if sweep is None
             else SweepSettings(
                 slice_entries=sweep.get_query_time_after_num_entries(),
-                period_ms=sweep.get_periodic_compaction_time().to_milliseconds(),
+                period_ms=sweep.get_periodic_compaction_time().to_millis(),
             ),
         ),
     )

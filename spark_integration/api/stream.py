@@ -38,13 +38,13 @@ from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import timedelta
 
     from pyspark.sql import DataFrame, GroupedData
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import StructType
 
     from varvite.changelog.api.descriptors import MapStateDescriptor
+    from varvite.changelog.api.time_spans import TimeLike
     from varvite.changelog.types.factory import TypeLike
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
     from varvite.spark_integration.connectors.element_sinks import CloseableIterator
@@ -166,7 +166,7 @@ class DataStream:
         """
         return self.followed_by(timestamps(self._transformation, watermark_strategy))
 
-    def with_watermark(self, column: str, delay: str | int | timedelta) -> DataStream:
+    def with_watermark(self, column: str, delay: str | int | TimeLike) -> DataStream:
         """Let a column be the event time of the rows, and the watermark follow it.
 
         The watermark of a batch is `delay` behind the largest event time of all batches before it. Rows behind the
@@ -174,7 +174,7 @@ class DataStream:
 
         Args:
             column: Name of a timestamp column.
-            delay: Time to wait for late rows: "10 seconds", a timedelta, or milliseconds.
+            delay: Time to wait for late rows: "10 seconds", a `Time`, `Duration` or timedelta, or milliseconds.
 
         Raises:
             InvalidRequestError: No such column, no timestamps, no delay; the stream has event times already, or is

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from varvite.changelog.api.functions import AggregateFunction, ReduceFunction
+from varvite.changelog.api.time_spans import milliseconds_of
 from varvite.changelog.types.factory import as_type
 from varvite.spark_integration.functions.checkpointed import refuse_checkpointed
 from varvite.spark_integration.functions.output_tag import OutputTag
@@ -29,8 +30,8 @@ from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
+    from varvite.changelog.api.time_spans import TimeLike
     from varvite.changelog.types.factory import TypeLike
     from varvite.spark_integration.api.stream import DataStream
     from varvite.spark_integration.elements.types import ElementType
@@ -65,17 +66,17 @@ class WindowedStream:
         self._trigger = trigger
         return self
 
-    def allowed_lateness(self, time_ms: int | timedelta) -> Self:
+    def allowed_lateness(self, time_ms: int | TimeLike) -> Self:
         """Keep event-time windows for this time after their end: each element that comes meanwhile fires them again.
 
         Args:
-            time_ms: Milliseconds, or a timedelta; no effect on processing-time windows.
+            time_ms: Milliseconds, or a `Time`, `Duration` or timedelta; no effect on processing-time windows.
 
         Raises:
             InvalidRequestError: No span of time.
         """
-        span = time_ms if isinstance(time_ms, int) else int(time_ms.total_seconds() * 1000)
-        if span < 0:
+        span = time_ms if isinstance(time_ms, int) else milliseconds_of(time_ms)
+        if span is None or span < 0:
             raise InvalidRequestError(f"the allowed lateness is {time_ms!r}; give 0 or more milliseconds")
         self._lateness_ms = span
         return self

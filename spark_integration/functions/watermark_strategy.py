@@ -9,46 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from varvite.changelog.api.time_spans import milliseconds_of
 from varvite.storage.errors import InvalidRequestError
 
-
-@dataclass(frozen=True, order=True)
-class Duration:
-    """A span of time, of whole milliseconds."""
-
-    milliseconds: int
-
-    @staticmethod
-    def of_days(days: int) -> Duration:
-        """Days of 24 hours."""
-        return Duration(days * 86_400_000)
-
-    @staticmethod
-    def of_hours(hours: int) -> Duration:
-        """Hours."""
-        return Duration(hours * 3_600_000)
-
-    @staticmethod
-    def of_minutes(minutes: int) -> Duration:
-        """Minutes."""
-        return Duration(minutes * 60_000)
-
-    @staticmethod
-    def of_seconds(seconds: int) -> Duration:
-        """Seconds."""
-        return Duration(seconds * 1000)
-
-    @staticmethod
-    def of_millis(millis: int) -> Duration:
-        """Milliseconds."""
-        return Duration(millis)
-
-    def to_millis(self) -> int:
-        """The milliseconds of this span."""
-        return self.milliseconds
+if TYPE_CHECKING:
+    from varvite.changelog.api.time_spans import TimeLike
 
 
 class TimestampAssigner(ABC):
@@ -83,19 +50,18 @@ class WatermarkStrategy:
         return WatermarkStrategy(0)
 
     @staticmethod
-    def for_bounded_out_of_orderness(max_out_of_orderness: Duration | timedelta) -> WatermarkStrategy:
+    def for_bounded_out_of_orderness(max_out_of_orderness: TimeLike) -> WatermarkStrategy:
         """An element may be older than an earlier one by this span; the watermark is that and 1 ms below the largest.
 
         Raises:
             InvalidRequestError: Not a span of time, or a negative one.
         """
-        if isinstance(max_out_of_orderness, timedelta):
-            max_out_of_orderness = Duration(max_out_of_orderness // timedelta(milliseconds=1))
-        if not isinstance(max_out_of_orderness, Duration) or max_out_of_orderness.milliseconds < 0:
+        span_ms = milliseconds_of(max_out_of_orderness)
+        if span_ms is None or span_ms < 0:
             raise InvalidRequestError(
                 f"{max_out_of_orderness!r} is no span of time to wait for; give Duration.of_seconds(5)"
             )
-        return WatermarkStrategy(max_out_of_orderness.milliseconds)
+        return WatermarkStrategy(span_ms)
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
@@ -110,7 +76,7 @@ class WatermarkStrategy:
             )
         return replace(self, assigner=timestamp_assigner)
 
-    def with_idleness(self, idle_timeout: Duration | timedelta) -> WatermarkStrategy:
+    def with_idleness(self, idle_timeout: TimeLike) -> WatermarkStrategy:
         """Ignore the input in the watermark once it has had no elements for this time, or none at all in this run.
 
         Time is that of the batches. Elements that come afterwards may be behind the watermark, which never goes back.
@@ -118,11 +84,10 @@ class WatermarkStrategy:
         Raises:
             InvalidRequestError: Not a span of time above zero.
         """
-        if isinstance(idle_timeout, timedelta):
-            idle_timeout = Duration(idle_timeout // timedelta(milliseconds=1))
-        if not isinstance(idle_timeout, Duration) or idle_timeout.milliseconds <= 0:
+        span_ms = milliseconds_of(idle_timeout)
+        if span_ms is None or span_ms <= 0:
             raise InvalidRequestError(f"{idle_timeout!r} is no span of time; give Duration.of_seconds(5)")
-        return replace(self, idle_timeout_ms=idle_timeout.milliseconds)
+        return replace(self, idle_timeout_ms=span_ms)
 
     @property
     def delay_ms(self) -> int | None:

@@ -9,6 +9,7 @@ import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from varvite.changelog.api.time_spans import milliseconds_of
 from varvite.spark_integration.elements.types import RowElements, united_elements
 from varvite.spark_integration.functions.output_tag import OutputTag
 from varvite.spark_integration.functions.pickling import pickle_step
@@ -143,7 +144,7 @@ def event_time_column(schema: StructType, column: str, delay: Any) -> EventTime:
     Args:
         schema: Columns of the stream.
         column: Name of a timestamp column.
-        delay: As text ("10 seconds"), a timedelta, or milliseconds; not negative.
+        delay: As text ("10 seconds"), a `Time`, `Duration` or timedelta, or milliseconds; not negative.
 
     Raises:
         InvalidRequestError: There is no such column, it holds no timestamps, or the delay is none.
@@ -158,7 +159,8 @@ def event_time_column(schema: StructType, column: str, delay: Any) -> EventTime:
             f"column {column!r} of type {schema[column].dataType.simpleString()} is no event time: cast it to a "
             "timestamp, for example with timestamp_millis"
         )
-    delay_ms = DURATION.read(delay)
+    span_ms = milliseconds_of(delay)
+    delay_ms = DURATION.read(delay) if span_ms is None else span_ms
     if delay_ms < 0:
         raise InvalidRequestError(f"a watermark cannot be ahead of the event time: the delay is {delay!r}")
     return EventTime(column, delay_ms)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from varvite.changelog.api.functions import AggregateFunction, ReduceFunction
     from varvite.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
     from varvite.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+    from varvite.changelog.api.time_spans import Time
+    from varvite.changelog.api.ttl_config import StateTtlConfig
     from varvite.changelog.keyed.timers import TimeDomain
     from varvite.changelog.reading.reader import open_state
     from varvite.changelog.row import Row
@@ -103,7 +104,7 @@ _MODULE_OF: Final = {
     "TableStore": "varvite.changelog.working_stores.table_store",
     "TimeDomain": "varvite.changelog.keyed.timers",
     "TimerService": "varvite.spark_integration.functions.timers",
-    "Time": "varvite.changelog.api.ttl_config",
+    "Time": "varvite.changelog.api.time_spans",
     "Types": "varvite.changelog.types.factory",
     "ValueState": "varvite.changelog.api.state",
     "ValueStateDescriptor": "varvite.changelog.api.descriptors",

@@ -20,7 +20,8 @@ from varvite.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.elements.row_values import ColumnValues
 from varvite.spark_integration.functions.timers import USER_TIMERS, TimeDomain

@@ -11,17 +11,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from varvite.changelog.api.ttl_config import Time
+from varvite.changelog.api.time_spans import milliseconds_of
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
-from varvite.spark_integration.functions.watermark_strategy import Duration
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TimeSpan = Any
-"""A `Time`, a `Duration`, or whole milliseconds."""
+"""A `Time`, a `Duration`, a `timedelta`, or whole milliseconds."""
 
 WINDOWS_PER_ELEMENT_MAX: Final = 10_000
 """Windows to which an element may belong: size by slide."""
@@ -249,22 +248,20 @@ class GlobalWindows(WindowAssigner):
 
 def span_ms(span: TimeSpan, what: str) -> int:
     """Milliseconds of a span of time, above 0. Raises `InvalidRequestError`."""
-    span = _plain(span)
-    if not isinstance(span, int) or isinstance(span, bool) or span <= 0:
+    length_ms = _milliseconds(span)
+    if length_ms is None or length_ms <= 0:
         raise InvalidRequestError(f"{what} is {span!r}; give a span above 0, such as Time.seconds(10)")
-    return span
+    return length_ms
+
+
+def _milliseconds(span: TimeSpan) -> int | None:
+    return span if isinstance(span, int) and not isinstance(span, bool) else milliseconds_of(span)
 
 
 def _offset_ms(offset: TimeSpan, slide_ms: int) -> int:
     if offset is None:
         return 0
-    offset = _plain(offset)
-    if not isinstance(offset, int) or abs(offset) >= slide_ms:
+    offset_ms = _milliseconds(offset)
+    if offset_ms is None or abs(offset_ms) >= slide_ms:
         raise InvalidRequestError(f"the offset of a window is {offset!r}; give less than {slide_ms} ms, the slide")
-    return offset
-
-
-def _plain(span: TimeSpan) -> Any:
-    if isinstance(span, Time):
-        return span.to_milliseconds()
-    return span.to_millis() if isinstance(span, Duration) else span
+    return offset_ms

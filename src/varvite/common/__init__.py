@@ -10,12 +10,12 @@
 | `watermark_strategy` | timestamps and watermarks |
 """
 
-from varvite.changelog.api.ttl_config import Time
+from varvite.changelog.api.time_spans import Duration, Time
 from varvite.changelog.row import Row
 from varvite.changelog.types.contract import TypeInformation
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.api.job_execution import JobExecutionResult
-from varvite.spark_integration.functions.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
+from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from varvite.spark_integration.options.configuration import Configuration
 
 __all__ = [

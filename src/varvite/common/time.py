@@ -1,7 +1,6 @@
 """`pyflink.common.time`'s names that varvite has."""
 
-from varvite.changelog.api.ttl_config import Time
-from varvite.spark_integration.functions.watermark_strategy import Duration
+from varvite.changelog.api.time_spans import Duration, Time
 
 __all__ = [
     "Duration",

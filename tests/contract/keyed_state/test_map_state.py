@@ -11,7 +11,8 @@ import pytest
 from tests.jobs.keyed_job import KeyedJob
 from tests.jobs.living_job import MAP, LivingJob
 from varvite.changelog.api.descriptors import MapStateDescriptor
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.keyed.overlays.map import MapOverlay
 from varvite.changelog.types.factory import Types
 from varvite.changelog.working_stores.rocksdb.database import Database

@@ -16,7 +16,8 @@ from varvite.changelog.api.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.types.factory import Types
 from varvite.storage.errors import InvalidRequestError

@@ -15,7 +15,8 @@ from varvite.changelog.api.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.keyed.namespaced_handles import NamespacedStateStore
 from varvite.changelog.keyed.namespaces import aggregating
 from varvite.changelog.types.factory import Types

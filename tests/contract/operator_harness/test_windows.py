@@ -17,7 +17,7 @@ from varvite.changelog.api.descriptors import (
     ValueStateDescriptor,
 )
 from varvite.changelog.api.functions import AggregateFunction
-from varvite.changelog.api.ttl_config import Time
+from varvite.changelog.api.time_spans import Time
 from varvite.changelog.types.factory import Types
 from varvite.datastream import DataStream, KeyedStream
 from varvite.spark_integration.api.windowed import WindowedStream

@@ -22,7 +22,8 @@ from varvite.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 
 KEYS = st.sampled_from(["a", "ab", "c"])
 MAP_KEYS = st.sampled_from(["x", "xy"])

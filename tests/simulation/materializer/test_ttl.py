@@ -11,7 +11,8 @@ import pytest
 from tests.jobs.materializer_world import World
 from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, BatchChanges, Model, key_group
 from tests.stores.manual_clock import ManualClock
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.restore.restore import RestoreTarget, restore
 from varvite.changelog.schema.ttl import enabled_settings, with_ttl

@@ -13,7 +13,8 @@ from varvite.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 
 TTL_MS = 100
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from varvite import ListStateDescriptor, StateTtlConfig, Time, ValueStateDescriptor
+from varvite.common import Duration
 from varvite.storage.errors import InvalidRequestError
 
 Update = StateTtlConfig.UpdateType
@@ -55,7 +56,7 @@ def test_the_defaults_of_the_builder() -> None:
     assert (incremental.get_cleanup_size(), incremental.run_cleanup_for_every_record()) == (5, False)
     compaction = cleanup.get_rocksdb_compact_filter_cleanup_strategy()
     assert compaction.get_query_time_after_num_entries() == 1000
-    assert compaction.get_periodic_compaction_time() == Time.days(30)
+    assert compaction.get_periodic_compaction_time() == Duration.of_days(30)
 
 
 def test_every_setter() -> None:
@@ -87,7 +88,20 @@ def test_cleanup_is_what_was_set() -> None:
     compaction = cleanup.get_rocksdb_compact_filter_cleanup_strategy()
     assert isinstance(compaction, Cleanup.RocksdbCompactFilterCleanupStrategy)
     assert compaction.get_query_time_after_num_entries() == 50
-    assert compaction.get_periodic_compaction_time() == Time.hours(2)
+    assert compaction.get_periodic_compaction_time() == Duration.of_hours(2)
+
+
+def test_a_duration_is_a_span_wherever_a_time_is() -> None:
+    """PyFlink's compact filter takes a Duration only, and its getter gives one; a TTL is a Time there."""
+    made = builder().cleanup_in_rocksdb_compact_filter(1000, Duration.of_hours(1)).set_ttl(Duration.of_minutes(5))
+    config = made.build()
+    period = config.get_cleanup_strategies().get_rocksdb_compact_filter_cleanup_strategy()
+    assert period.get_periodic_compaction_time() == Duration.of_hours(1)
+    assert period.get_periodic_compaction_time().to_millis() == 3_600_000
+    assert config.get_ttl() == Time.minutes(5) == StateTtlConfig.new_builder(Duration.of_minutes(5)).build().get_ttl()
+    for wrong in (1.5, "1", True, None):
+        with pytest.raises(InvalidRequestError):
+            Duration(wrong)  # type: ignore[arg-type]
 
 
 def test_without_cleanup_in_background_only_what_was_set_is_on() -> None:
@@ -111,13 +125,13 @@ def test_cleanup_strategies_by_hand() -> None:
 @pytest.mark.parametrize("falsy", [None, 0, False, ""])
 def test_a_falsy_period_means_the_default(falsy: Any) -> None:
     strategy = Cleanup.RocksdbCompactFilterCleanupStrategy(1, falsy)
-    assert strategy.get_periodic_compaction_time() == Time.days(30)
+    assert strategy.get_periodic_compaction_time() == Duration.of_days(30)
 
 
 def test_a_period_of_zero_is_one() -> None:
-    for zero in (Time(0), timedelta(0)):
+    for zero in (Time(0), Duration(0), timedelta(0)):
         strategy = Cleanup.RocksdbCompactFilterCleanupStrategy(1, zero)
-        assert strategy.get_periodic_compaction_time() == Time(0)
+        assert strategy.get_periodic_compaction_time() == Duration(0)
 
 
 WRONG: list[Any] = [
@@ -136,6 +150,7 @@ WRONG: list[Any] = [
     lambda: builder().cleanup_incrementally(1, 1),
     lambda: builder().cleanup_in_rocksdb_compact_filter(0),
     lambda: builder().cleanup_in_rocksdb_compact_filter(1000, Time(-1)),
+    lambda: builder().cleanup_in_rocksdb_compact_filter(1000, Duration(-1)),
     lambda: builder().cleanup_in_rocksdb_compact_filter(1000, 30),
     lambda: Cleanup({}, None),  # type: ignore[arg-type]
     lambda: StateTtlConfig(

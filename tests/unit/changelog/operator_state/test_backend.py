@@ -6,7 +6,8 @@ import pytest
 
 from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from varvite.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.operator_state.backend import OperatorStateBackend
 from varvite.changelog.operator_state.image import IMAGE_BYTES_MAX, Image, encode_image
 from varvite.changelog.operator_state.section import StateSection, section_of

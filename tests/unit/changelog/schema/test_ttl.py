@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.schema.history import change
 from varvite.changelog.schema.ttl import (
     NOTHING,

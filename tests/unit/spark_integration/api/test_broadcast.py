@@ -11,7 +11,8 @@ from pyspark.sql import types as t
 
 from tests.workers.summaries import summary
 from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.types.factory import Types
 from varvite.datastream import (
     BroadcastConnectedStream,

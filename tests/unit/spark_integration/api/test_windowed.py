@@ -12,6 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from tests.jobs.window_job import Count
 from varvite.changelog.api.functions import Function
 from varvite.changelog.types.factory import Types, as_type
+from varvite.common import Duration, Time
 from varvite.datastream import (
     AllWindowFunction,
     OutputTag,
@@ -100,6 +101,12 @@ def test_every_way_makes_an_operator_that_travels_and_has_timers(assigner: Any, 
         assert type(pickle.loads(pickle.dumps(operator))) is kind
         plan = plan_operator(ELEMENTS.schema, ["value"], operator, made.schema, uid="u")
         assert plan.has_timers
+
+
+def test_a_lateness_is_said_in_any_span() -> None:
+    stream, _ = windowed(TumblingEventTimeWindows.of(10))
+    for span in (1500, Time.milliseconds(1500), Duration.of_millis(1500), timedelta(milliseconds=1500)):
+        assert stream.allowed_lateness(span)._lateness_ms == 1500
 
 
 def test_global_windows_fire_by_count() -> None:
@@ -201,6 +208,8 @@ def test_windows_without_keys_call_functions_without_keys() -> None:
         lambda stream: stream.side_output_late_data("late"),
         lambda stream: stream.allowed_lateness(-1),
         lambda stream: stream.allowed_lateness(timedelta(seconds=-1)),
+        lambda stream: stream.allowed_lateness(Duration(-1)),
+        lambda stream: stream.allowed_lateness("1 s"),
         lambda stream: stream.reduce(3),
         lambda stream: stream.reduce(max, window_function=lambda key, window, inputs: inputs),
         lambda stream: stream.aggregate(max),
@@ -209,7 +218,7 @@ def test_windows_without_keys_call_functions_without_keys() -> None:
         lambda stream: stream.process(Process),
         lambda stream: stream.process(Process(), "n bigint"),
     ],
-    ids=[f"{number}" for number in range(11)],
+    ids=[f"{number}" for number in range(13)],
 )
 def test_what_cannot_be_is_refused_at_that_line(do: Any) -> None:
     stream, added = windowed(TumblingProcessingTimeWindows.of(5))

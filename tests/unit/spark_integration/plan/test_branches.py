@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
+from varvite.changelog.api.time_spans import Duration
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
 from varvite.spark_integration.api.stream import DataStream
@@ -15,7 +16,7 @@ from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, Connec
 from varvite.spark_integration.elements.types import RowElements
 from varvite.spark_integration.functions.connected import KeyedCoProcessFunction
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
-from varvite.spark_integration.functions.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
+from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
 from varvite.spark_integration.plan.function_chain import ChainPlace
 from varvite.spark_integration.plan.graph import GraphPlan, plan_graph

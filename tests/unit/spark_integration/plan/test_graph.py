@@ -10,6 +10,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as t
 
+from varvite.changelog.api.time_spans import Duration
 from varvite.changelog.types.dynamic_key import DynamicKeyType
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
@@ -18,7 +19,7 @@ from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.elements.types import RowElements, pickled_elements
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.keyed_operations import KeyedMap
-from varvite.spark_integration.functions.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
+from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
 from varvite.spark_integration.plan.element_operator import ElementOperator
 from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain

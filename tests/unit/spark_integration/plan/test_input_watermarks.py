@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from varvite.spark_integration.functions.watermark_strategy import Duration, WatermarkStrategy
+from varvite.changelog.api.time_spans import Duration
+from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
 from varvite.spark_integration.plan.input_watermarks import InputDelay, InputWatermarks, LatestEventTimes
 from varvite.storage.errors import InvalidRequestError
 

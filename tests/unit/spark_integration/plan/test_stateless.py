@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pyspark.sql import types as t
 
+from varvite.changelog.api.time_spans import Duration, Time
 from varvite.changelog.types.factory import Types, as_type
 from varvite.spark_integration.elements.types import ElementType, RowElements, TypedElements
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
@@ -62,6 +64,8 @@ def test_what_a_stateful_operator_made_is_not_united() -> None:
 def test_event_times_are_given_once() -> None:
     timed = with_watermark(source(ROWS), "at", "5 seconds")
     assert timed.event_time == EventTime("at", 5000)
+    for delay in (Time.seconds(5), Duration.of_seconds(5), timedelta(seconds=5), 5000):
+        assert with_watermark(source(ROWS), "at", delay).event_time == EventTime("at", 5000)
     with pytest.raises(InvalidRequestError, match="already"):
         with_watermark(timed, "at", 1)
     with pytest.raises(InvalidRequestError, match="belongs to the input"):

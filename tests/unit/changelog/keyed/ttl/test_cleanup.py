@@ -10,7 +10,8 @@ import pytest
 
 from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, key_group, link
 from tests.stores.working_stores import open_snapshot, open_store
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.schema.history import change
 from varvite.changelog.schema.ttl import enabled_settings, with_ttl
 from varvite.changelog.segments.batch import BatchTime

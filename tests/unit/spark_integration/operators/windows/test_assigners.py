@@ -61,7 +61,10 @@ def test_there_are_at_most_two_panes_per_slide(size: int, slide: int) -> None:
 
 
 def test_spans_of_time_may_be_said_in_several_ways() -> None:
-    same = {TumblingEventTimeWindows.of(span) for span in (60_000, Time.minutes(1), Duration.of_minutes(1))}
+    spans = (60_000, Time.minutes(1), Duration.of_minutes(1), timedelta(minutes=1))
+    same = {TumblingEventTimeWindows.of(span) for span in spans}
+    assert len({SlidingEventTimeWindows.of(120_000, 60_000, offset) for offset in (0, Time(0), Duration(0))}) == 1
+    assert len({ContinuousEventTimeTrigger.of(span) for span in spans}) == 1
     assert len(same) == 1
     assert Time.days(1) == Time.hours(24) == Time.seconds(86_400) == Time.milliseconds(86_400_000)
     assert TumblingEventTimeWindows.of(10, Time.milliseconds(-3)).pane(0) == -3

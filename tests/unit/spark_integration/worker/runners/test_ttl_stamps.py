@@ -9,7 +9,8 @@ from pyspark import cloudpickle
 
 from tests.workers.state_worker_setup import rows, task_request
 from varvite.changelog.api.descriptors import ValueStateDescriptor
-from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.time_spans import Time
+from varvite.changelog.api.ttl_config import StateTtlConfig
 from varvite.changelog.keyed.backend import KeyedStateBackend
 from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.segments.changes import StateChanges
