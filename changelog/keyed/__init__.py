@@ -14,6 +14,7 @@ Invariants: I3 (a batch that is executed again starts from the same base), I4 (w
 | `list` | handle of list state |
 | `map` | handle of map state |
 | `timers` | handle of timers |
+| `in_place` | finds values that are changed in place and not updated |
 | `ttl` | handles of state with TTL |
 | `many_keys` | `get_many`, `put_many`, `remove_many` |
 | `namespaces` | accumulators and lists by (key, namespace), such as windows |

@@ -24,6 +24,7 @@ from varvite.changelog.api.descriptors import (
 from varvite.changelog.keyed.aggregating import AggregatingStateHandle, ReducingStateHandle, ResultCell
 from varvite.changelog.keyed.context import NO_KEY, KeyContext
 from varvite.changelog.keyed.declaration import declare, declared_schema, overlay_of, remove_all, rewrite
+from varvite.changelog.keyed.in_place import InPlaceWatch
 from varvite.changelog.keyed.list import ListStateHandle
 from varvite.changelog.keyed.map import MapStateHandle
 from varvite.changelog.keyed.overlays.base import Overlay
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import Link, StateSchema
 
 D = TypeVar("D", bound=StateDescriptor)
+H = TypeVar("H")
 O = TypeVar("O", bound=Overlay[Any])  # noqa: E741
 
 
@@ -105,6 +107,7 @@ class KeyedStateBackend:
         """States whose values this batch puts again."""
         self._removed: set[str] = set()
         """States whose values this batch has removed."""
+        self._watches: dict[str, InPlaceWatch] = {}
         self._undeclared: set[str] = set()
         """States that were removed without having been declared."""
         store.revert()  # of states that an earlier backend declared and never folded
@@ -172,10 +175,10 @@ class KeyedStateBackend:
             IncompatibleError: The restored state of this name has another kind, or a type that this one cannot follow.
         """
         overlay = self._value_overlay(state_descriptor, ValueStateDescriptor)
-        ttl = self._ttl_of(state_descriptor)
+        ttl, values = self._ttl_of(state_descriptor), state_descriptor.stored_type
         if ttl is not None:
-            return TtlValueStateHandle(overlay, self._context, state_descriptor.stored_type, *ttl)
-        return ValueStateHandle(overlay, self._context, state_descriptor.stored_type)
+            return self._watched(TtlValueStateHandle(overlay, self._context, values, *ttl), overlay, values)
+        return self._watched(ValueStateHandle(overlay, self._context, values), overlay, values)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """Handle of a list state."""
@@ -185,10 +188,10 @@ class KeyedStateBackend:
             ListOverlay,
             lambda schema: ListOverlay(schema, self._store.list_table(schema)),
         )
-        ttl = self._ttl_of(state_descriptor)
+        ttl, values = self._ttl_of(state_descriptor), state_descriptor.stored_type
         if ttl is not None:
-            return TtlListStateHandle(overlay, self._context, state_descriptor.stored_type, *ttl)
-        return ListStateHandle(overlay, self._context, state_descriptor.stored_type)
+            return self._watched(TtlListStateHandle(overlay, self._context, values, *ttl), overlay, values)
+        return self._watched(ListStateHandle(overlay, self._context, values), overlay, values)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """Handle of a map state."""
@@ -201,8 +204,8 @@ class KeyedStateBackend:
         types = state_descriptor.map_key_type, state_descriptor.stored_type
         ttl = self._ttl_of(state_descriptor)
         if ttl is not None:
-            return TtlMapStateHandle(overlay, self._context, *types, *ttl)
-        return MapStateHandle(overlay, self._context, *types)
+            return self._watched(TtlMapStateHandle(overlay, self._context, *types, *ttl), overlay, types[1])
+        return self._watched(MapStateHandle(overlay, self._context, *types), overlay, types[1])
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Handle of a reducing state."""
@@ -294,6 +297,11 @@ class KeyedStateBackend:
         """The pending changes of a state, over its table; None if there is no handle of it."""
         return self._overlays.get(name)
 
+    @property
+    def changed_in_place(self) -> list[str]:
+        """States of which a value was changed in place and not updated, as far as that was looked at."""
+        return [name for name, watch in self._watches.items() if watch.has_lost_change]
+
     def _value_overlay(self, descriptor: StateDescriptor, kind: type[StateDescriptor]) -> ValueOverlay:
         return self._overlay(
             descriptor, kind, ValueOverlay, lambda schema: ValueOverlay(schema, self._store.value_table(schema))
@@ -350,6 +358,17 @@ class KeyedStateBackend:
         expiry = self._expiries.get(descriptor.name)
         return None if expiry is None else (expiry, ReadRules(descriptor.get_ttl_config()))
 
+    def _watched(self, handle: H, overlay: Any, value_type: TypeInformation) -> H:
+        """The handle, which is watched for values that are changed in place if its type allows that."""
+        if not value_type.immutable:
+            name = overlay.schema.name
+            watch = self._watches.get(name)
+            if watch is None:
+                watch = InPlaceWatch(overlay, self._context, value_type, stamped=name in self._expiries)
+                self._watches[name] = watch
+            watch.attach(handle)
+        return handle
+
     def _declared(
         self,
         descriptor: StateDescriptor,
@@ -387,6 +406,8 @@ class KeyedStateBackend:
         """
         self._context.key = NO_KEY
         if self._changes is None:
+            for watch in self._watches.values():
+                watch.check()
             self._changes = self._with_changed_ttls(overlay.changes() for overlay in self._overlays.values())
         return self._changes
 
@@ -448,6 +469,8 @@ class KeyedStateBackend:
         """Forget the batch: the overlays are empty. No key is current afterwards."""
         self._context.key = NO_KEY
         self._changes = self._whole = None
+        for watch in self._watches.values():
+            watch.forget()
         for overlay in self._overlays.values():
             overlay.clear()
         for overlay in self._migrated:
