@@ -85,6 +85,21 @@ def attempt_accumulators(context: SparkContext) -> Iterator[AttemptAccumulators]
             registry.pop(accumulator.aid, None)
 
 
+def add_accumulated(context: SparkContext, accumulated: Sequence[bytes]) -> None:
+    """Add values to the user's accumulators, each an id and a value, pickled.
+
+    They take the way of Spark's own tasks, through the JVM: so no value is lost that a task adds at the same time.
+    """
+    try:
+        accumulator: Any = context._javaAccumulator  # noqa: SLF001  a private name of PySpark
+        added = accumulator.copyAndReset()
+        for value in accumulated:
+            added.add(value)
+        accumulator.merge(added)
+    except Exception as error:  # noqa: BLE001  the batch counts; Spark goes on without them, too
+        _log.warning("what the functions of a batch have added to accumulators is lost: %s", error)
+
+
 class BatchExecutor:
     """Executes attempts of batches. `prepare` is called first, `release` after each batch, `close` at the end."""
 
@@ -175,6 +190,12 @@ class BatchExecutor:
         if self._batch_limit is not None:
             self._batch_limit.after(summaries)
         self._combining.after(summaries)
+
+    def count(self, summaries: Sequence[OperatorSummaries]) -> None:
+        """Add what the functions have added to accumulators, once the batch counts."""
+        accumulated = [value for operator in summaries for s in operator.summaries for value in s.accumulated]
+        if accumulated:
+            add_accumulated(self._spark.sparkContext, accumulated)
 
     def release(self) -> None:
         """Free what the last attempt has cached."""

@@ -197,6 +197,7 @@ class Coordinator:
             self._sink.write(committed.rows, SinkCommit(batch, commit.seq, commit.token))
             fail_point("driver.after_sink")
             self._run.still_owner()
+            self._executor.count(committed.summaries)  # a batch whose sink has failed is executed again
         finally:
             self._executor.release()
         self._executor.learn(committed.summaries)

@@ -60,6 +60,8 @@ class Summary(PartitionResult, frozen=True, kw_only=True, gc=False, array_like=T
     """The worker's uploads since its last summary, for metrics; None if there were none."""
     error: UserError | None = None
     """The error of the user's function; nothing is committed then."""
+    accumulated: tuple[bytes, ...] = ()
+    """The values that the attempt has added to accumulators of the user: each id and value, pickled."""
 
     def attempt_figures(self) -> AttemptFigures:
         """The numbers of this one summary."""

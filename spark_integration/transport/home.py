@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
 
-WIRE_VERSION: Final = 3
+WIRE_VERSION: Final = 4
 """Version of the messages of pump, parent and worker; part of the directory's name."""
 PARENT_SOCKET: Final = "parent.sock"
 _TAIL_BYTES: Final = 2000

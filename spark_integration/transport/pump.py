@@ -102,7 +102,9 @@ class Pump:
             raise InvalidRequestError("the pump runs outside of a Spark task; give it to DataFrame.mapInArrow")
         freeze_modules()
         environment = PumpEnvironment(
-            sys_path=import_path(sys.path), files_directory=str(Path(SparkFiles.getRootDirectory()).absolute())
+            sys_path=import_path(sys.path),
+            files_directory=str(Path(SparkFiles.getRootDirectory()).absolute()),
+            task_context=pickle.dumps(context),
         )
         task = task_request(self._request, context.partitionId(), context.taskAttemptId(), SystemTokens())
         connector = WorkerConnector(executor_home(os.environ), self._launch)

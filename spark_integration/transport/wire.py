@@ -87,6 +87,8 @@ class PumpEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     sys_path: tuple[str, ...]
     files_directory: str | None
     """Root of SparkFiles."""
+    task_context: bytes = b""
+    """Spark's `TaskContext` of the pump, pickled; empty outside of Spark."""
 
 
 class Opening(msgspec.Struct, frozen=True, tag=True, kw_only=True):

@@ -9,6 +9,7 @@ from varvite.changelog.segments.segment import SegmentHeader
 from varvite.spark_integration.messages.summary import Summary, WorkerNote, encode_note, encode_summary
 from varvite.spark_integration.messages.worker_figures import AttemptFigures
 from varvite.spark_integration.transport.segment_inbox import hand_over
+from varvite.spark_integration.worker.process.accumulators import added_to_accumulators
 from varvite.spark_integration.worker.runners.operator import ANSWER_ROWS, OperatorRunner
 from varvite.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
 from varvite.spark_integration.worker.state.snapshot import CheckpointSnapshot
@@ -111,6 +112,8 @@ class Attempt:
         """The non-keyed state at the batch's end, once it has ended."""
         self._image: bytes | None = None
         """The same encoded, if it has changed."""
+        self._accumulated: tuple[bytes, ...] = ()
+        """The values that were added to accumulators, once the batch has ended."""
         self._parts: SegmentParts | None = self._segment_parts() if self.task.batch.operator.changelog else None
 
     @property
@@ -159,6 +162,7 @@ class Attempt:
             yield from self._fire()
         yield from self.flush()
         self._encode_non_keyed()
+        self._take_accumulated()
         fail_point("worker.before_summary")
         summary = self._summary()
         yield self._runner.summary_batch(encode_summary(summary), self.task.tag)
@@ -216,6 +220,7 @@ class Attempt:
                 parts["mutations"] = sum(map(len, self._backend.changes()))
                 parts["files"] = self._snapshot().files
             states = self._backend.schemas
+            parts["accumulated"] = self._accumulated
             parts |= self._written_image(inline_bytes=len(parts.get("inline", b"")))
             self.outcome = AttemptOutcome(self._sections, self._change_sizes, self._tile)
             self._spent("checkpoint", started_s)
@@ -273,6 +278,14 @@ class Attempt:
             except InvalidRequestError as error:
                 self._runner.fail(error, None)
         self._spent("checkpoint", started_s)
+
+    def _take_accumulated(self) -> None:
+        """Take what was added to accumulators; a value that cannot be pickled is the user's error."""
+        if self._runner.error is None:
+            try:
+                self._accumulated = added_to_accumulators()
+            except Exception as error:  # noqa: BLE001  pickling calls code of the user
+                self._runner.fail(error, None, "while the values of accumulators were pickled")
 
     def _written_image(self, inline_bytes: int) -> dict[str, Any]:
         """The image for the summary, which has `inline_bytes` already; nothing if the state did not change."""

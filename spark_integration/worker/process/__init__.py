@@ -5,6 +5,7 @@ Invariants: I3 (a newer attempt supersedes an older one), I6 (nothing of an olde
 
 | module | owns |
 |---|---|
+| `accumulators` | the user's accumulators during an attempt |
 | `admission` | which request is executed, refused or superseded; pure |
 | `child` | the process of one state worker |
 | `contract` | the interface between the process and the state |

@@ -23,6 +23,7 @@ from varvite.spark_integration.messages.protocol import FunctionPackage, Ready
 from varvite.spark_integration.messages.user_errors import message_of, traceback_of
 from varvite.spark_integration.processes import end_if_forked
 from varvite.spark_integration.transport.wire import PeerLostError, PumpEnvironment, WorkerFailure
+from varvite.spark_integration.worker.process.accumulators import reset_accumulators
 from varvite.storage.errors import InvalidRequestError, InvariantError, VarviteError
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class RequestHandler:
 
     def _begin(self, channel: Channel, environment: PumpEnvironment, task: TaskRequest) -> AttemptContract:
         adopt_environment(environment)
+        reset_accumulators()
         worker = self._ensure_worker()
         operator = task.batch.operator
         needed = not worker.has_function(operator.operator, operator.function_hash)
@@ -169,7 +171,10 @@ def describe_failure(error: BaseException) -> WorkerFailure:
 
 
 def adopt_environment(environment: PumpEnvironment) -> None:
-    """Let user code import, and find SparkFiles, as in the Python worker that the pump runs in."""
+    """Let user code import, and find SparkFiles and `TaskContext`, as in the Python worker that the pump runs in.
+
+    By its `TaskContext` PySpark knows that it is not on the driver, and refuses to make a session there.
+    """
     path = [*environment.sys_path, *(p for p in sys.path if p not in environment.sys_path)]
     if path != sys.path:
         sys.path[:] = path
@@ -178,6 +183,11 @@ def adopt_environment(environment: PumpEnvironment) -> None:
 
     SparkFiles._root_directory = environment.files_directory  # noqa: SLF001  as PySpark's own worker does
     SparkFiles._is_running_on_worker = True  # noqa: SLF001
+    if environment.task_context:
+        from pyspark import TaskContext
+
+        TaskContext._setTaskContext(None)  # noqa: SLF001  of which there is one: the new one would be made of it
+        TaskContext._setTaskContext(pickle.loads(environment.task_context))  # noqa: S301, SLF001
 
 
 def load_broadcasts(broadcasts: tuple[BroadcastValue, ...]) -> None:

@@ -20,6 +20,8 @@ ALLOWED: dict[str, str] = {
     "spark_integration/plan/function_chain.py::FunctionChain._load": FUNCTION,
     "spark_integration/worker/runners/operator.py::OperatorRunner._loaded": FUNCTION,
     "spark_integration/messages/user_errors.py::user_error": OWN_ERROR,
+    "spark_integration/worker/process/accumulators.py::WorkerAccumulators.reset": FUNCTION,
+    "spark_integration/worker/process/request_handler.py::adopt_environment": "the task's context, sent by the pump",
     "spark_integration/worker/process/request_handler.py::load_broadcasts": "the user's variables, sent by the driver",
     "spark_integration/worker/process/request_handler.py::describe_failure": OWN_ERROR,
     "spark_integration/transport/pump.py::failure_error": ERROR,
