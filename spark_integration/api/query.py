@@ -1,8 +1,8 @@
 """The running query: Spark's own `StreamingQuery`, with readable errors and a stop between batches.
 
 Spark keeps only the text of a batch's exception, in a `StreamingQueryException`. `BatchFunction` keeps the exception
-itself, and the query raises it: a `VarviteError` (a `UserFunctionError` for the user's own function) replaces Spark's
-exception, any other, such as one of the user's sink, becomes the cause of Spark's.
+itself, and the query raises it: a `VarviteError` (a `UserFunctionError` for the user's own functions and sinks)
+replaces Spark's exception, any other becomes the cause of Spark's.
 
 Spark's `stop()` during an action of foreachBatch can kill the stream thread with a StackOverflowError, so `stop` first
 lets the running batch end, but not for ever: a batch that takes too long is cut off.

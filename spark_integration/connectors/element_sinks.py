@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.connectors.sink import Sink, write_to
 from varvite.spark_integration.elements.side_by_side import rows_of_output
 from varvite.spark_integration.messages.protocol import PARTITION_COLUMN
 
@@ -71,7 +71,7 @@ class SeveralSinks(Sink):
 
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
         for sink in self._sinks:
-            sink.write(df, commit)
+            write_to(sink, df, commit)
 
     def last_committed(self) -> SinkCommit | None:
         return held_by_all(self._sinks)
@@ -94,7 +94,7 @@ class OutputSinks(Sink):
 
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
         for number, sink in self._sinks:
-            sink.write(rows_of_output(df, number), commit)
+            write_to(sink, rows_of_output(df, number), commit)
 
     def last_committed(self) -> SinkCommit | None:
         return held_by_all(sink for _, sink in self._sinks)

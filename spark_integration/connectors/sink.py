@@ -14,6 +14,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from varvite.spark_integration.messages.protocol import LOST_BLOCK
+from varvite.spark_integration.messages.user_errors import message_of, task_error
+from varvite.storage.errors import UserFunctionError, VarviteError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -66,3 +70,25 @@ class ForeachBatchSink(Sink):
 
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
         self._function(df, commit.batch)
+
+
+def write_to(sink: Sink, df: DataFrame, commit: SinkCommit) -> None:
+    """Write to a sink; what the user's code raises becomes an error that says so.
+
+    Raises:
+        UserFunctionError: A function of `foreach_batch`, or a sink of the user's own, has raised.
+        Exception: What a sink of varvite raises, and the loss of rows that Spark has kept, as they are.
+    """
+    is_function = isinstance(sink, ForeachBatchSink)
+    try:
+        sink.write(df, commit)
+    except VarviteError:
+        raise
+    except Exception as error:
+        is_of_user = is_function or type(sink).__module__.partition(".")[0] != "varvite"
+        if not is_of_user or LOST_BLOCK in str(error) or task_error(error) is not None:
+            raise
+        name = "the function of foreach_batch" if is_function else f"the sink {type(sink).__qualname__}"
+        kind = f"{type(error).__module__}.{type(error).__qualname__}"
+        message = message_of(error).partition("\n\tat ")[0]  # behind it is the stack of the JVM
+        raise UserFunctionError(f"{name} raised {kind}: {message}", batch=commit.batch) from error

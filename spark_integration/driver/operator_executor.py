@@ -19,6 +19,7 @@ from varvite.spark_integration.elements.arrow_task import map_in_arrow
 from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
 from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
+    LOST_BLOCK,
     PARTITION_COLUMN,
     SUMMARY_COLUMN,
     TAG_COLUMN,
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 MULTI_EXECUTOR_LEVEL: Final = StorageLevel.MEMORY_AND_DISK_2
 LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
-LOST_BLOCK: Final = "varvite: a cached output block was lost"
-"""Spark's message of a job that has read a row of an attempt that is not the winner."""
 LIST_LENGTH_MIN: Final = 16
 """IN lists are padded to this length. Above `spark.sql.optimizer.inSetConversionThreshold` (10) they are data; below it
 they are generated code, which is compiled anew for each batch."""

@@ -44,6 +44,10 @@ EVENT_TIME_COLUMN: Final = "__varvite_event_time"
 """int64, beside elements that are not rows: event time in milliseconds since the epoch."""
 
 
+LOST_BLOCK: Final = "varvite: a cached output block was lost"
+"""Spark's message of a job that has read a row of an attempt that is not the winner."""
+
+
 def row_tag(tag: str) -> int:
     """The 63 bits of a 128-bit tag that every output row carries."""
     return int(tag[:16], 16) >> 1

@@ -27,7 +27,7 @@ from tests.spark.conftest import SETTINGS
 from tests.spark.functions.tokens import FOLLOWED_OUTPUT, TOKEN_OUTPUT, FollowingTokens, Tokens, note, wait_for
 from tests.spark.keyed_jobs import INPUT, UID
 from varvite import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
-from varvite.spark_integration.driver.operator_executor import LOST_BLOCK
+from varvite.spark_integration.messages.protocol import LOST_BLOCK
 
 FOLLOWING = "following"
 EXECUTOR = "CoarseGrainedExecutorBackend"

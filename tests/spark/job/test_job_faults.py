@@ -187,7 +187,8 @@ def test_a_sink_that_fails_after_the_commit_gets_the_batch_again_and_lists_do_no
         if batch == 1:
             raise OSError("the sink is full")
 
-    with pytest.raises(Exception, match="STREAM_FAILED") as raised:
+    words = r"^the function of foreach_batch raised builtins\.OSError: the sink is full \[job=job, batch=1, epoch=1\]$"
+    with pytest.raises(UserFunctionError, match=words) as raised:
         job.run(failing)
     assert isinstance(raised.value.__cause__, OSError)
     job.add(("a", 4), ("b", 5))

@@ -142,7 +142,7 @@ def test_an_error_of_varvite_arrives_itself(start: Any) -> None:
         query.processAllAvailable()
 
 
-def test_an_error_of_the_users_sink_is_the_cause_of_sparks(start: Any) -> None:
+def test_an_error_that_is_none_of_varvite_is_the_cause_of_sparks(start: Any) -> None:
     def batch(rows: DataFrame, number: int) -> None:
         raise ValueError("disk full")
 
