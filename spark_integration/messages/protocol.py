@@ -189,6 +189,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     needs_function: bool
     refused: str | None = None
     """The reason why the request is not executed (a late request of an older run); the task then fails."""
+    pid: int = 0
+    """Process id of the worker."""
 
 
 class UserError(msgspec.Struct, frozen=True, kw_only=True):

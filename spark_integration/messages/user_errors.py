@@ -125,7 +125,7 @@ def user_error(error: BaseException, key: str | None, where: str = "") -> UserEr
 
 
 WORKER_NOTE: Final = "In the state worker:"
-"""Heads the note of an error that a state worker raised: its traceback there."""
+"""Heads the note of an error of a state worker: its traceback there, or the last lines of the log."""
 TRIED_AGAIN: Final = (
     "Spark tries the task again while it has attempts left (spark.task.maxFailures; local[N] makes just one); if it "
     "has none, start the query again"
@@ -140,7 +140,7 @@ _NUMBERS: Final = frozenset({"partition", "batch", "epoch"})
 
 def task_error(failure: Exception) -> VarviteError | None:
     """The error that a task raised, with what it knew of its context; None if it was none of ours."""
-    text = str(failure).partition(f"\n{WORKER_NOTE}\n")[0]
+    text, _, note = str(failure).partition(f"\n{WORKER_NOTE}\n")
     matches = list(_RAISED.finditer(text))
     if not matches:
         return None
@@ -148,7 +148,11 @@ def task_error(failure: Exception) -> VarviteError | None:
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, VarviteError)):
         return None
-    return kind(message).with_context(**_context(context or ""))
+    error = kind(message).with_context(**_context(context or ""))
+    lines = note.partition("\n\tat ")[0].strip()  # behind it is the stack of the JVM
+    if lines:
+        error.add_note(f"{WORKER_NOTE}\n{lines}")
+    return error
 
 
 def _context(text: str) -> dict[str, str | int]:

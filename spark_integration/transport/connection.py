@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from varvite.spark_integration.messages.protocol import Ready
-from varvite.spark_integration.messages.user_errors import TRIED_AGAIN
+from varvite.spark_integration.messages.user_errors import TRIED_AGAIN, WORKER_NOTE
 from varvite.spark_integration.transport.executor_jvm import ProcessWatch, find_jvm
 from varvite.spark_integration.transport.home import (
     PARENT_SOCKET,
@@ -26,7 +26,14 @@ from varvite.spark_integration.transport.home import (
     worker_name,
     worker_socket,
 )
-from varvite.spark_integration.transport.wire import Channel, Opening, ParentReport, PeerLostError, StartWorker
+from varvite.spark_integration.transport.wire import (
+    Channel,
+    ListWorkers,
+    Opening,
+    ParentReport,
+    PeerLostError,
+    StartWorker,
+)
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import DidNotHappenError
 from varvite.storage.object_stores.backoff import Backoff
@@ -43,6 +50,9 @@ _SINGLE_THREAD: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
+_END_PAUSES_S: Final = (0.0, 0.02, 0.1, 0.3, 0.6)
+"""Before each look for a worker's end, which follows that of its connection."""
+_REPORT_TIMEOUT_S: Final = 2.0
 _SECRETS: Final = "PYTHON_WORKER_FACTORY_"
 """Prefix of what lets a process pose as Spark's Python worker; no business of ours."""
 
@@ -96,14 +106,40 @@ class WorkerConnector:
                     raise
             except (PeerLostError, OSError, subprocess.SubprocessError) as error:
                 problem = error  # it ended between connect and Ready: nothing has happened
-        raise DidNotHappenError(
-            f"the state worker cannot be reached ({problem or 'it does not listen'}); {TRIED_AGAIN}. "
-            f"End of its log:\n{log_tail(self._home)}",
+        unreached = DidNotHappenError(
+            f"the state worker cannot be reached ({problem or 'it does not listen'}); {TRIED_AGAIN}",
             job=opening.task.batch.operator.job,
             operator=opening.task.batch.operator.operator,
             partition=opening.task.partition,
             batch=opening.task.batch.batch,
-        ) from problem
+        )
+        unreached.add_note(self.log_note())
+        raise unreached from problem
+
+    def exit_code(self, pid: int) -> int | None:
+        """The exit code of a worker whose connection has ended, negative for a signal; None if it has not ended."""
+        for pause_s in _END_PAUSES_S:
+            self._clock.sleep(pause_s)
+            try:
+                connection = connect(self._home, PARENT_SOCKET, timeout_s=_REPORT_TIMEOUT_S)
+                if connection is None:
+                    return None
+                channel = Channel(connection)
+                try:
+                    channel.send_message(ListWorkers())
+                    ended = channel.receive_message(ParentReport).ended
+                finally:
+                    channel.close()
+            except (PeerLostError, OSError):
+                return None
+            code = next((end.exit_code for end in ended if end.pid == pid), None)
+            if code is not None:
+                return code
+        return None
+
+    def log_note(self) -> str:
+        """The last lines of the workers' log, as a note of an error."""
+        return f"{WORKER_NOTE}\n{log_tail(self._home)}"
 
     def _connect(self, opening: Opening) -> socket.socket | None:
         operator = opening.task.batch.operator

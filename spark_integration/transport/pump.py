@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import sys
 import threading
@@ -150,19 +151,40 @@ def stream(
             channel.send_message(function.package())
         feeder = Feeder(channel, batches, task)
         feeder.start()
-        yield from channel.receive_batches()
+        yield from channel.receive_batches(show_output)
         feeder.join()
     except WorkerFailedError as error:
         raise failure_error(error.failure, task) from None
     except PeerLostError as error:
         if feeder is not None and feeder.error is not None:
             raise feeder.error from None
-        raise DidNotHappenError(
-            f"the state worker ended, or a newer attempt took its place ({error}); {TRIED_AGAIN}",
-            **_context(task),
-        ) from error
+        lost = DidNotHappenError(
+            f"{end_of_worker(connector.exit_code(ready.pid))} ({error}); {TRIED_AGAIN}", **_context(task)
+        )
+        lost.add_note(connector.log_note())
+        raise lost from error
     finally:
         channel.close()
+
+
+def end_of_worker(exit_code: int | None) -> str:
+    """The reason of a lost connection: the end of the worker with that code, negative for a signal, or None."""
+    if exit_code is None:
+        return "the state worker dropped the request: a newer attempt took its place, or its executor ends"
+    if exit_code == -signal.SIGKILL:
+        return (
+            "the state worker was killed by SIGKILL, as a system that is out of memory does; raise "
+            "spark.executor.memoryOverhead if it was"
+        )
+    if exit_code < 0:
+        return f"the state worker was ended by {signal.Signals(-exit_code).name}"
+    return f"the state worker ended with exit code {exit_code}"
+
+
+def show_output(lines: str) -> None:
+    """Write lines of user code where Spark's Python worker writes its own, which is the executor's log."""
+    sys.stderr.write(lines)
+    sys.stderr.flush()
 
 
 class Feeder:

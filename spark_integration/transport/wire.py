@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -23,7 +24,7 @@ from varvite.spark_integration.processes import end_if_forked
 from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import UnionType
 
 FRAME_BYTES_MAX: Final = 1 << 33
@@ -42,6 +43,8 @@ class FrameKind(IntEnum):
     """The sender's Arrow stream is complete."""
     FAILURE = 5
     """A `WorkerFailure`: the request failed, nothing follows."""
+    OUTPUT = 6
+    """Lines of text that user code in the state worker has written."""
 
 
 _KINDS: Final = frozenset(int(kind) for kind in FrameKind)
@@ -71,6 +74,14 @@ class WorkerProcess(msgspec.Struct, frozen=True, kw_only=True):
     """This very request has forked it."""
 
 
+class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A state worker that has ended."""
+
+    pid: int
+    exit_code: int
+    """The negative number of the signal, if one has ended it."""
+
+
 class ParentReport(msgspec.Struct, frozen=True, kw_only=True):
     """Parent's answer."""
 
@@ -78,6 +89,8 @@ class ParentReport(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     """Threads of the parent; more than one is a hazard to what it forks."""
     workers: tuple[WorkerProcess, ...] = ()
+    ended: tuple[WorkerEnd, ...] = ()
+    """The last ones."""
     error: str | None = None
 
 
@@ -111,10 +124,11 @@ class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Channel:
-    """Frames over one connected socket; one thread may send while another receives."""
+    """Frames over one connected socket; one thread receives, and any may send whole frames."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
+        self._sending = threading.Lock()
         self._sent_schema: pa.Schema | None = None
         self._received_schema: pa.Schema | None = None
 
@@ -138,6 +152,10 @@ class Channel:
             raise InvariantError(f"the schema changed within one stream: {self._sent_schema} became {batch.schema}")
         self._send(FrameKind.BATCH, batch.serialize())
 
+    def send_output(self, lines: str) -> None:
+        """Send what user code has written. Raises PeerLostError."""
+        self._send(FrameKind.OUTPUT, lines.encode())
+
     def send_end(self) -> None:
         """The Arrow stream of this direction is complete. Raises PeerLostError."""
         self._send(FrameKind.END, b"")
@@ -154,8 +172,8 @@ class Channel:
             raise InvariantError(f"expected a message, got a frame of kind {kind.name}")
         return decode_message(payload, message_type)
 
-    def receive_batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches up to the end of the peer's stream.
+    def receive_batches(self, on_output: Callable[[str], object] | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches up to the end of the peer's stream; `on_output` gets lines of user code that come between them.
 
         Raises:
             WorkerFailedError: the peer reports a failure.
@@ -167,6 +185,8 @@ class Channel:
                 yield pa.ipc.read_record_batch(payload, self._received_schema)
             elif kind is FrameKind.SCHEMA:
                 self._received_schema = pa.ipc.read_schema(payload)
+            elif kind is FrameKind.OUTPUT and on_output is not None:
+                on_output(payload.to_pybytes().decode())
             elif kind is FrameKind.END:
                 return
             else:
@@ -193,12 +213,13 @@ class Channel:
         end_if_forked()
         view = memoryview(payload)
         try:
-            # One call for header and payload: most frames of a small batch fit the socket's buffer.
-            sent = self._socket.sendmsg([_HEADER.pack(kind, len(view)), view])
-            if sent < _HEADER.size:
-                raise TimeoutError("the frame's header was cut")
-            if sent < _HEADER.size + len(view):
-                self._socket.sendall(view[sent - _HEADER.size :])
+            with self._sending:
+                # One call for header and payload: most frames of a small batch fit the socket's buffer.
+                sent = self._socket.sendmsg([_HEADER.pack(kind, len(view)), view])
+                if sent < _HEADER.size:
+                    raise TimeoutError("the frame's header was cut")
+                if sent < _HEADER.size + len(view):
+                    self._socket.sendall(view[sent - _HEADER.size :])
         except OSError as error:
             raise PeerLostError(f"the peer cannot be written to: {error}") from error
 

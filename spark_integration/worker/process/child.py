@@ -30,6 +30,7 @@ from varvite.spark_integration.processes import (
 from varvite.spark_integration.transport.home import enlarge_buffers, exclusive
 from varvite.spark_integration.transport.segment_inbox import is_near
 from varvite.spark_integration.transport.wire import Channel, Opening, PeerLostError
+from varvite.spark_integration.worker.process.output import WorkerOutput
 from varvite.spark_integration.worker.process.request_handler import RequestHandler, WorkerSettings, describe_failure
 from varvite.spark_integration.worker.process.request_queue import PendingRequest, RequestQueue
 from varvite.storage.clock import SystemClock
@@ -168,7 +169,7 @@ def run_worker(home: WorkerHome, server: socket.socket, start: StartWorker, jvm:
 
         signal.signal(signal.SIGTERM, stop)
         accept_thread.start()
-        handler = RequestHandler(WorkerSettings(start.partition, home, start.factory))
+        handler = RequestHandler(WorkerSettings(start.partition, home, start.factory), WorkerOutput())
         idle_timeout_s = FIRST_REQUEST_S
         while (request := queue.take(idle_timeout_s)) is not None:
             operator = request.task.batch.operator

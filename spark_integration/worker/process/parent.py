@@ -24,6 +24,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,7 +39,14 @@ from varvite.spark_integration.transport.home import (
     socket_inode,
     worker_socket,
 )
-from varvite.spark_integration.transport.wire import Channel, ListWorkers, ParentReport, StartWorker, WorkerProcess
+from varvite.spark_integration.transport.wire import (
+    Channel,
+    ListWorkers,
+    ParentReport,
+    StartWorker,
+    WorkerEnd,
+    WorkerProcess,
+)
 from varvite.storage.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -49,13 +57,15 @@ if TYPE_CHECKING:
     _Closeable = selectors.BaseSelector | socket.socket
     _Inherited = tuple[_Closeable, ...]
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logging.getLogger("varvite.spark_integration.worker.process.parent")  # started as `__main__`
 TICK_S: Final = 0.5
 """Interval at which the parent looks if its directory is still there."""
 LOG_BYTES_MAX: Final = 4 << 20
 """The log is cut when it exceeds this; the part before the cut is kept once."""
 STOP_GRACE_S: Final = 5.0
 """Time allowed for an orderly shutdown of the children."""
+ENDED_MAX: Final = 100
+"""Ends of workers that the parent remembers, for the pumps that have lost them."""
 _REQUEST_TIMEOUT_S: Final = 2.0
 _PRELOAD: Final = (
     "pyarrow",
@@ -81,6 +91,7 @@ class WorkerParent:
         self._clock = clock
         self._inode = socket_inode(home, PARENT_SOCKET)
         self._workers: dict[str, int] = {}
+        self._ended: deque[WorkerEnd] = deque(maxlen=ENDED_MAX)
         self._stopping = False
 
     def serve(self) -> None:
@@ -143,7 +154,9 @@ class WorkerParent:
                 _log.exception("worker %s could not be started", request.worker)
                 error = f"{type(problem).__name__}: {problem}"
         workers = tuple(WorkerProcess(worker=w, pid=p, forked=w == forked) for w, p in self._workers.items())
-        return ParentReport(pid=os.getpid(), threads=thread_count(), workers=workers, error=error)
+        return ParentReport(
+            pid=os.getpid(), threads=thread_count(), workers=workers, ended=tuple(self._ended), error=error
+        )
 
     def _fork(self, request: StartWorker, inherited: _Inherited) -> None:
         for module in request.preload:
@@ -169,7 +182,9 @@ class WorkerParent:
                 ended, status = pid, 0
             if ended:
                 del self._workers[worker]
-                _log.info("worker %s (%d) has ended: exit code %d", worker, pid, os.waitstatus_to_exitcode(status))
+                end = WorkerEnd(pid=pid, exit_code=os.waitstatus_to_exitcode(status))
+                self._ended.append(end)
+                _log.info("worker %s (%d) has ended: exit code %d", worker, pid, end.exit_code)
 
     def _end_workers(self, first_signal: signal.Signals) -> None:
         """Signal the children, kill those that take too long, and wait for all."""
@@ -237,6 +252,16 @@ def _import(module: str) -> None:
         _log.exception("cannot preload %s", module)
 
 
+def _log_to_file() -> None:
+    """Write varvite's own log; user code finds logging as it is in Spark's Python workers, with nothing set up."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
+    log = logging.getLogger("varvite")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point; `transport.connection` is the caller and passes the descriptors on."""
     parser = argparse.ArgumentParser(prog="varvite.spark_integration.worker.process.parent", description=__doc__)
@@ -247,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if os.fork():
         os._exit(0)  # the starter waits for this process; the parent proper is its orphan
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
+    _log_to_file()
     set_process_name("varvite-parent")
     server = socket.socket(fileno=options.listen_fd)
     jvm = ProcessWatch(options.jvm_pid, options.jvm_fd)

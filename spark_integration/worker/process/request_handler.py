@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import io
 import logging
+import os
 import pickle
 import struct
 import sys
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.transport.home import WorkerHome
     from varvite.spark_integration.transport.wire import Channel
     from varvite.spark_integration.worker.process.contract import AttemptContract, WorkerContract, WorkerFactory
+    from varvite.spark_integration.worker.process.output import WorkerOutput
     from varvite.spark_integration.worker.process.request_queue import PendingRequest
 
 _log: Final = logging.getLogger(__name__)
@@ -63,12 +65,19 @@ class WorkerSettings:
 class RequestHandler:
     """Drives the state worker of this process."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(self, settings: WorkerSettings, output: WorkerOutput) -> None:
         self._settings = settings
+        self._output = output
         self._worker: WorkerContract | None = None
 
     def serve(self, request: PendingRequest) -> bool:
         """Serve one request; answers if the whole answer was sent. Raises only if the process must not go on."""
+        try:
+            return self._serve(request)
+        finally:
+            self._output.end()
+
+    def _serve(self, request: PendingRequest) -> bool:
         task = request.task
         try:
             attempt = self._begin(request.channel, request.opening.environment, task)
@@ -96,10 +105,11 @@ class RequestHandler:
         worker = self._ensure_worker()
         operator = task.batch.operator
         needed = not worker.has_function(operator.operator, operator.function_hash)
-        channel.send_message(Ready(needs_function=needed))
+        channel.send_message(Ready(needs_function=needed, pid=os.getpid()))
         package = channel.receive_message(FunctionPackage) if needed else None
         if package is not None:
             load_broadcasts(package.broadcasts)
+        self._output.begin(channel, f"{operator.operator} {task.partition}")
 
         def function() -> bytes:
             if package is None:
@@ -124,6 +134,7 @@ class RequestHandler:
                     channel.send_batch(answer)
             for answer in attempt.finish():
                 channel.send_batch(answer)
+            self._output.end()
             channel.send_end()
         except PeerLostError:
             request.in_user_code = False
@@ -141,6 +152,7 @@ class RequestHandler:
 
     def _report(self, channel: Channel, error: BaseException, task: TaskRequest) -> None:
         _log.error("task attempt %d of slot %d failed", task.task_attempt, task.batch.slot, exc_info=error)
+        self._output.end()
         with suppress(PeerLostError):  # maybe nobody is there to hear it
             channel.send_failure(describe_failure(error))
 

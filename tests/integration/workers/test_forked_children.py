@@ -100,7 +100,7 @@ def test_the_end_of_a_pool_of_processes_does_not_end_the_worker(executor: Execut
 def test_a_child_that_outlives_its_worker_keeps_neither_the_pump_nor_the_next_worker(executor: Executor) -> None:
     """It held the pump's connection and the worker's lock for as long as it lived."""
     started_s = time.monotonic()
-    with pytest.raises(DidNotHappenError, match="the state worker ended"):
+    with pytest.raises(DidNotHappenError, match="the state worker was killed by SIGKILL"):
         called(executor, leave_a_child_and_die, 1)
     assert executor.run(executor.task(task_attempt=2))[0] == []
     assert time.monotonic() - started_s < PROMPTLY_S

@@ -85,3 +85,13 @@ class Contexts(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
         ids = context.partitionId(), context.stageId(), context.taskAttemptId()
         batch = context.getLocalProperty("streaming.sql.batchId")
         yield value.k, repr(ids), f"{batch}", repr([self.facts, context_facts()])
+
+
+class Exiting(Sums):
+    """Prints, and ends its process, at the value 13."""
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
+        if value.v == 13:
+            print("the last line of", value.k)  # noqa: T201  what the test is about
+            os._exit(3)
+        yield from super().process_element(value, ctx)

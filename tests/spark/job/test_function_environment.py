@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.functions.environment import Adding, Contexts, Lists, context_facts
+from tests.spark.functions.environment import Adding, Contexts, Exiting, Lists, context_facts
 from tests.spark.keyed_jobs import KeyedJob, in_order
+from varvite.storage.errors import DidNotHappenError
 
 pytestmark = pytest.mark.spark
 
@@ -65,3 +66,20 @@ def test_a_function_finds_the_context_of_its_task_and_cannot_make_a_session(
     assert {partition for partition, _, _ in ids} <= {0, 1}
     assert len({stage for _, stage, _ in ids}) >= 3, "each batch has a context of its own"
     assert all(task >= 0 for _, _, task in ids)
+
+
+def test_a_function_that_ends_its_process_is_told_of_with_exit_code_and_last_lines(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Found as an error of a connection, for exit codes and for signals such as that of a system without memory."""
+    job = KeyedJob(spark, tmp_path, function=Exiting())
+    job.add(("a", 1))
+    job.add(("a", 13))
+    with pytest.raises(DidNotHappenError, match="the state worker ended with exit code 3") as raised:
+        job.run()
+    assert {k: raised.value.context[k] for k in ("job", "operator", "batch")} == {
+        "job": "job",
+        "operator": "sums",
+        "batch": 1,
+    }
+    assert "] the last line of a\n" in raised.value.__notes__[0]

@@ -35,6 +35,14 @@ def test_class_message_and_context_come_back() -> None:
     assert str(found) == str(raised)
 
 
+def test_the_lines_of_the_worker_come_back_as_a_note() -> None:
+    found = task_error(of("varvite.storage.errors.DidNotHappenError: the disk is full [partition=1]"))
+    assert found is not None
+    heading, *_, last = found.__notes__[0].split("\n")
+    assert heading == "In the state worker:"
+    assert last.endswith("what the worker itself said [object_name=chain/2]"), "without the stack of the JVM"
+
+
 def test_an_error_without_context_comes_back_after_other_words() -> None:
     found = task_error(of("pyspark.X: varvite.storage.errors.DidNotHappenError: the disk is full"))
     assert type(found) is DidNotHappenError

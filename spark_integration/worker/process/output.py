@@ -1,0 +1,136 @@
+"""The output of user code in a state worker: each line goes to the workers' file and to the executor's log.
+
+The way to that log is the pump, whose output Spark has connected with it. Lines that come while no pump is connected
+are in the file alone.
+
+Invariants: I10 (a line that does not end is cut).
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TextIO
+
+from varvite.spark_integration.transport.wire import PeerLostError
+
+if TYPE_CHECKING:
+    from varvite.spark_integration.transport.wire import Channel
+
+LINE_LETTERS_MAX: Final = 16 << 10
+"""A longer line is cut into several."""
+
+
+class WorkerOutput:
+    """Sends lines of a state worker's process on; all methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        """Take over standard output and error, and the warnings of varvite itself."""
+        self._channel: Channel | None = None
+        self._label = ""
+        self.lock = threading.RLock()
+        self._streams = LineStream(sys.stdout, self), LineStream(sys.stderr, self)
+        sys.stdout, sys.stderr = self._streams
+        logging.getLogger("varvite").addHandler(_Warnings(self))
+        os.register_at_fork(after_in_child=self._in_child)
+
+    def begin(self, channel: Channel, label: str) -> None:
+        """From now on lines go to that pump, too, and begin with the label."""
+        with self.lock:
+            self._channel, self._label = channel, label
+
+    def end(self) -> None:
+        """The pump gets no more lines."""
+        with self.lock:
+            for stream in self._streams:
+                stream.end_line()
+            self._channel, self._label = None, ""
+
+    def labelled(self, lines: str) -> str:
+        """The lines, each with the label."""
+        prefix = f"[{self._label}] " if self._label else ""
+        return "".join(f"{prefix}{line}\n" for line in lines.split("\n"))
+
+    def forward(self, labelled: str) -> None:
+        """Send lines to the pump, if one is connected."""
+        with self.lock:
+            if self._channel is not None:
+                try:
+                    self._channel.send_output(labelled)
+                except PeerLostError:  # the next answer fails for the same reason
+                    self._channel = None
+
+    def _in_child(self) -> None:
+        """In a process that user code forks: its lines are in the file alone."""
+        self.lock = threading.RLock()
+        self._channel = None
+        for stream in self._streams:
+            stream.forget_line()
+
+
+class LineStream(io.TextIOBase):
+    """Standard output or error of a process, line by line."""
+
+    def __init__(self, file: TextIO, output: WorkerOutput) -> None:
+        super().__init__()
+        self._file = file
+        self._output = output
+        self._begun = ""
+        """The line that has not ended yet."""
+
+    def write(self, text: str, /) -> int:
+        with self._output.lock:
+            lines, end, self._begun = (self._begun + text).rpartition("\n")
+            if end:
+                self._write_lines(lines)
+            if len(self._begun) > LINE_LETTERS_MAX:
+                self.end_line()
+        return len(text)
+
+    def end_line(self) -> None:
+        """End the line that has been begun, if one has."""
+        if self._begun:
+            line, self._begun = self._begun, ""
+            self._write_lines(line)
+
+    def forget_line(self) -> None:
+        """Drop the line that has been begun."""
+        self._begun = ""
+
+    def _write_lines(self, lines: str) -> None:
+        labelled = self._output.labelled(lines).encode(errors="backslashreplace").decode()
+        with suppress(OSError):  # a full disk is no error of the function
+            self._file.write(labelled)
+            self._file.flush()
+        self._output.forward(labelled)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "utf-8"
+
+    @property
+    def buffer(self) -> io.BufferedIOBase:
+        """The file, for code that writes bytes; they are in the file alone."""
+        return self._file.buffer  # type: ignore[return-value]
+
+
+class _Warnings(logging.Handler):
+    """Sends what varvite itself warns of to the pump; in the file it is already."""
+
+    def __init__(self, output: WorkerOutput) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._output.forward(self._output.labelled(self.format(record)))
