@@ -186,6 +186,7 @@ class MortalStore(MemoryStore):
             raise Killed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["checkpoint", "clone", "canonical"])
 def test_a_start_that_is_killed_at_any_write_is_done_again(tmp_path: Path, kind: str) -> None:
     """Neither job ever misses anything, whatever was left behind; nor if a canonical savepoint is made (I7, I11)."""

@@ -35,6 +35,7 @@ def run(command: list[str], timeout_s: float, **more: str) -> subprocess.Complet
     return done
 
 
+@pytest.mark.long
 def test_the_demo_ends_with_the_state_that_pandas_computes() -> None:
     done = run([sys.executable, "-m", "examples.flights", "--files", "8"], 400)
     assert "output rows equal what pandas computed" in " ".join(done.stdout.split())
@@ -66,6 +67,7 @@ def counts(work: Path) -> list[tuple[str, int]]:
     return sorted((r["tailnum"], r["n"]) for r in table.to_pylist())
 
 
+@pytest.mark.long
 def test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it(tmp_path: Path) -> None:
     write_flights(tmp_path)
     job = tmp_path / "job.py"

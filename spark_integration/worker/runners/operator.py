@@ -184,8 +184,8 @@ class OperatorRunner:
         warnings = {*self._timers.warnings, *getattr(self._function, "warnings", ())}
         warnings.update(
             f"a value of state {state!r} was changed after it was read, and the state was not updated, so this "
-            "change is lost: call update (or put). If that is meant, change a copy. (PyFlink's cache keeps such a change for a "
-            "while. Only the first reads of a state are looked at.)"
+            "change is lost: call update (or put). If that is meant, change a copy. (PyFlink's cache keeps such a "
+            "change for a while. Only the first reads of a state are looked at.)"
             for state in self._backend.changed_in_place
         )
         return tuple(sorted(warnings)) if warnings else ()

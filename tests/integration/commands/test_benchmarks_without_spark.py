@@ -23,6 +23,7 @@ def tiny_cases_of(module: str, results: Path, *arguments: str) -> list[dict[str,
     return json.loads(path.read_text())["cases"]
 
 
+@pytest.mark.long
 def test_space_is_measured(tmp_path: Path) -> None:
     cases = tiny_cases_of("space", tmp_path)
     assert [c["contents"] for c in cases] == ["elements", "sums"]
@@ -31,12 +32,14 @@ def test_space_is_measured(tmp_path: Path) -> None:
         assert case["live_bytes_p50"] > 0
 
 
+@pytest.mark.long
 def test_a_fold_is_measured(tmp_path: Path) -> None:
     new, again = tiny_cases_of("materializer_speed", tmp_path, "--only", "kind=fold", "--only", "storage=local")
     assert new["mutations"] == again["mutations"] == 400  # two of three batches are final
     assert new["cpu_s_per_gb"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.s3
 @pytest.mark.skipif(bool(missing_programs()), reason="Ceph is not installed")
 def test_requests_are_counted(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def peak_mb(site: Site, *options: str) -> float:
     return peak
 
 
+@pytest.mark.long
 def test_a_state_of_hundreds_of_megabytes_is_materialized_in_the_memory_that_is_given(site: Site) -> None:
     rng = random.Random(3)
     site.job.start()

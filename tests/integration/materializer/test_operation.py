@@ -88,6 +88,7 @@ def test_now_asks_the_materializer_that_runs(site: Site) -> None:
     site.check()
 
 
+@pytest.mark.long
 def test_a_paused_materializer_is_replaced_and_harms_nothing_when_it_wakes(site: Site) -> None:
     """SIGSTOP at any moment: the job goes on with another one, collection included; then both go on."""
     site.job.start()

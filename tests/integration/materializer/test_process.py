@@ -45,6 +45,7 @@ def test_it_follows_a_job_that_starts_later_and_ends_when_asked(site: Site, numb
     assert len(site.store.list(layout.CHAIN)) < site.job.batch
 
 
+@pytest.mark.long
 def test_sigkill_at_any_moment_harms_nothing(site: Site) -> None:
     site.job.start()
     site.commit(5)

@@ -54,6 +54,7 @@ def commit_until(site: Site, condition: Callable[[], bool]) -> None:
     site.commit_until(condition, patience_s=2 * PATIENCE_S, pause_s=0.2)
 
 
+@pytest.mark.long
 def test_members_divide_the_ranges_and_take_over_those_of_one_that_is_killed(site: Site) -> None:
     site.job.parallelism = KEY_GROUPS
     site.job.start()

@@ -121,6 +121,7 @@ def test_a_storage_that_never_answers_is_an_error_that_says_so(job: WorkerJob, s
     assert "not confirmed within 1 s (state.changelog.dstl.dfs.upload.deadline)" in str(error)
 
 
+@pytest.mark.long
 def test_hanging_threads_are_bounded_and_go_when_the_storage_comes_back(
     job: WorkerJob, store: Unsteady, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,6 +181,7 @@ def test_a_killed_worker_goes_on_with_its_directory(job: ProcessJob) -> None:
     assert job.count() == (8, "confirmed")
 
 
+@pytest.mark.long
 def test_another_executor_on_the_host_goes_on_with_the_directory_of_a_killed_one(job: ProcessJob, hosts: Hosts) -> None:
     adopted(job)
     flushed(job)
@@ -194,6 +195,7 @@ def test_another_executor_on_the_host_goes_on_with_the_directory_of_a_killed_one
     assert job.count()[0] == 7, "a new run of the driver finds it, too"
 
 
+@pytest.mark.long
 def test_two_executors_never_use_one_directory(job: ProcessJob, hosts: Hosts) -> None:
     """The first one's worker is idle, as one of an executor that the driver has given up would be."""
     for _ in range(3):

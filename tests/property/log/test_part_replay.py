@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def rows_within(batch: BatchChanges, low: int, high: int) -> list[StateChanges]:
     return batch.rows(lambda key: key_group(key) in range(low, high))
 
 
+@pytest.mark.long
 @given(st.lists(batches, max_size=8), st.data())
 @settings(max_examples=60)
 def test_a_replay_by_part_is_a_replay(steps: list[BatchChanges], data: st.DataObject) -> None:

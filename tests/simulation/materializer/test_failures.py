@@ -371,6 +371,7 @@ class Prepared:
         return World(directory, root, parallelism=1, batch=job.batch, models=dict(job.models))
 
 
+@pytest.mark.long
 def test_a_crash_at_any_effect_harms_nothing(tmp_path: Path) -> None:
     """Before and after every call to the storage in a fold, an upload, a publication and a collection."""
     prepared = Prepared(tmp_path)

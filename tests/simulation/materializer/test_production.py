@@ -387,6 +387,7 @@ def test_retention_ends_when_it_is_switched_off(world: World) -> None:
 SKEWS_S = (2 * 86_400.0, -2 * 86_400.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_wrong_clocks_and_split_brain_harm_nothing(tmp_path: Path, seed: int) -> None:
     """Two materializers two days off to either side, each of which takes itself for alone now and then, and a third

@@ -183,6 +183,7 @@ def test_a_function_finds_its_broadcasts_and_files_in_every_batch(batches: Batch
         assert [facts_of(s)["called"] for s in summaries] == [42, 42, 42]
 
 
+@pytest.mark.long
 def test_a_workers_error_fails_the_job_with_its_text(batches: Batches) -> None:
     with pytest.raises(Exception, match="the base is damaged") as caught:
         batches.run(10, backend_options=BackendSettings(factory={"fail": "begin"}))
@@ -239,6 +240,7 @@ assert not home.path.exists()
 """
 
 
+@pytest.mark.long
 def test_stopping_spark_ends_the_state_workers_while_the_jvm_lives(tmp_path: Path) -> None:
     path = os.pathsep.join([str(Path(__file__).parents[3]), *(p for p in sys.path if p)])
     environment = {

@@ -36,6 +36,7 @@ PAGE = "docs/operate/tools.md"
 STORAGE = "file:///var/lib/varvite"
 
 
+@pytest.mark.long
 def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
     job = CommittingJob(PrefixedStore(LocalStore(str(tmp_path / "storage")), "flights"), ManualClock(), name="flights")
     job.start()
@@ -209,6 +210,7 @@ def test_filters_of_operator_state_and_key_group_decide_what_is_read(
     assert rows("operator in ('nobody')") == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("pushing")
 def test_a_filter_of_batches_decides_which_retained_checkpoints_and_changes_are_read(
     spark: SparkSession, world: World, tmp_path: Path

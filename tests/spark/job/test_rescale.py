@@ -23,6 +23,7 @@ def snapshot_files(job: KeyedJob) -> dict[str, int]:
     return {str(path.relative_to(root)): path.stat().st_mtime_ns for path in found if path.is_file()}
 
 
+@pytest.mark.long
 @pytest.mark.fixed_storage  # there is something to materialize
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_job_restarts_with_2_then_3_then_8_partitions_and_then_with_1(

@@ -30,6 +30,7 @@ def high_memory() -> EmbeddedRocksDBStateBackend:
     return backend
 
 
+@pytest.mark.long
 def test_a_store_of_the_users_is_restored_and_exchanged_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
     job = KeyedJob(spark, tmp_path, backend=SQLITE, conf={"state.backend.rocksdb.memory.fixed-per-tm": "8 mb"})
     starts: list[tuple[Any, bool]] = [

@@ -50,6 +50,7 @@ def test_a_storage_that_refuses_is_told_before_the_first_batch_and_in_the_middle
         assert job.rows() == in_order(job.expected)
 
 
+@pytest.mark.long
 @pytest.mark.fixed_storage  # the log must be uploaded
 def test_what_a_state_worker_cannot_do_is_the_error_that_the_user_gets(spark: SparkSession, tmp_path: Path) -> None:
     """Spark keeps only the text of what a task raised."""

@@ -150,6 +150,7 @@ def combining_always(monkeypatch: pytest.MonkeyPatch, way: Way | None) -> list[i
     return rows_read
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "way"),
     [(combined, Way.SPARK), (combined, Way.ARROW), (exactly_combined, Way.ARROW), (every, None), (distinct, None)],

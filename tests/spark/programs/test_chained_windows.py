@@ -163,6 +163,7 @@ def expected(kind: str) -> list[Any]:
     return sorted((*window, len(counts), sum(counts)) for window, counts in windows.items() if window[2] - 1 <= 119_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["10", "20", "5", "10 asked", "all", "session", "timers"])
 def test_what_is_behind_windows_gets_each_of_them_once(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     job = ChainedJob(spark, tmp_path, kind)

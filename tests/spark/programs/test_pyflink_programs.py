@@ -69,6 +69,7 @@ def test_words_are_counted(spark: SparkSession, capsys: pytest.CaptureFixture[st
     assert lines == [[word, str(words[: i + 1].count(word))] for i, word in enumerate(words)]
 
 
+@pytest.mark.long
 def test_a_program_runs_without_any_configuration(tmp_path: Path) -> None:
     """No session, no storage, no parallelism: one partition per core, and the output says which."""
     program = tmp_path / "program.py"

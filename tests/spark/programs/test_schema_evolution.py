@@ -62,6 +62,7 @@ def adopt(job: KeyedJob) -> None:
         query.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_job_goes_on_with_other_types(spark: SparkSession, tmp_path: Path, backend: str) -> None:
     functions = documented_functions()

@@ -109,6 +109,7 @@ def both(
     return sorted(map(repr, expected)), sorted(map(repr, found))
 
 
+@pytest.mark.long
 def test_every_method_in_event_time_gives_what_spark_gives(own_engine: SparkSession, tmp_path: Path) -> None:
     files: list[list[tuple[Any, str, int, int]]] = [
         [("a", "update", 1, 20), ("a", "list", 5, 21), ("b", "map", 1, 22), (None, "update", 2, 20),
@@ -146,6 +147,7 @@ def initial_state(spark: SparkSession) -> Any:
     return spark.createDataFrame(rows, "who string, start bigint").groupBy("who")
 
 
+@pytest.mark.long
 def test_rows_from_an_initial_state(own_engine: SparkSession, tmp_path: Path) -> None:
     initial = initial_state(own_engine)
     expected, found = both(
@@ -158,6 +160,7 @@ def test_rows_from_an_initial_state(own_engine: SparkSession, tmp_path: Path) ->
     assert found == expected
 
 
+@pytest.mark.long
 def test_dataframes_from_an_initial_state(own_engine: SparkSession, tmp_path: Path) -> None:
     initial = initial_state(own_engine)
     expected, found = both(
@@ -170,6 +173,7 @@ def test_dataframes_from_an_initial_state(own_engine: SparkSession, tmp_path: Pa
     assert found == expected
 
 
+@pytest.mark.long
 def test_timers_of_processing_time(own_engine: SparkSession, tmp_path: Path) -> None:
     expected, found = both(
         own_engine,

@@ -207,6 +207,7 @@ with contextlib.suppress(StreamingQueryException):
 """
 
 
+@pytest.mark.long
 def test_whoever_reads_elements_does_not_wait_after_the_end_of_spark(tmp_path: Path) -> None:
     path = os.pathsep.join([str(Path(__file__).parents[3]), *(p for p in sys.path if p)])
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(tmp_path)}
