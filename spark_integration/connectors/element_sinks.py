@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varvite.spark_integration.connectors.sink import Sink, write_to
+from varvite.spark_integration.connectors.sink import Sink, last_committed_of, write_to
 from varvite.spark_integration.elements.side_by_side import rows_of_output
 from varvite.spark_integration.messages.protocol import PARTITION_COLUMN
 
@@ -102,7 +102,7 @@ class OutputSinks(Sink):
 
 def held_by_all(sinks: Iterable[Sink]) -> SinkCommit | None:
     """The last commit whose output is complete in all of several sinks; None if they do not hold the same."""
-    commits = {sink.last_committed() for sink in sinks}
+    commits = {last_committed_of(sink) for sink in sinks}
     return commits.pop() if len(commits) == 1 else None
 
 

@@ -12,6 +12,7 @@ comparison.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
@@ -19,7 +20,7 @@ from varvite.spark_integration.messages.user_errors import message_of, task_erro
 from varvite.storage.errors import UserFunctionError, VarviteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
 
@@ -73,7 +74,20 @@ class ForeachBatchSink(Sink):
 
 
 def write_to(sink: Sink, df: DataFrame, commit: SinkCommit) -> None:
-    """Write to a sink; what the user's code raises becomes an error that says so.
+    """Write to a sink. Raises as `of_the_user`."""
+    with of_the_user(sink, commit.batch):
+        sink.write(df, commit)
+
+
+def last_committed_of(sink: Sink) -> SinkCommit | None:
+    """`Sink.last_committed`. Raises as `of_the_user`."""
+    with of_the_user(sink):
+        return sink.last_committed()
+
+
+@contextmanager
+def of_the_user(sink: Sink, batch: int | None = None) -> Iterator[None]:
+    """Call a sink within it: what code of the user raises becomes an error that says so.
 
     Raises:
         UserFunctionError: A function of `foreach_batch`, or a sink of the user's own, has raised.
@@ -81,7 +95,7 @@ def write_to(sink: Sink, df: DataFrame, commit: SinkCommit) -> None:
     """
     is_function = isinstance(sink, ForeachBatchSink)
     try:
-        sink.write(df, commit)
+        yield
     except VarviteError:
         raise
     except Exception as error:
@@ -91,4 +105,4 @@ def write_to(sink: Sink, df: DataFrame, commit: SinkCommit) -> None:
         name = "the function of foreach_batch" if is_function else f"the sink {type(sink).__qualname__}"
         kind = f"{type(error).__module__}.{type(error).__qualname__}"
         message = message_of(error).partition("\n\tat ")[0]  # behind it is the stack of the JVM
-        raise UserFunctionError(f"{name} raised {kind}: {message}", batch=commit.batch) from error
+        raise UserFunctionError(f"{name} raised {kind}: {message}", batch=batch) from error

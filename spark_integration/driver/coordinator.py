@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from varvite.changelog.commit.base_decision import Adopt, SinkCommit
 from varvite.changelog.commit.batch_result import entry_time
 from varvite.spark_integration.connectors.heartbeat import without_heartbeat
-from varvite.spark_integration.connectors.sink import write_to
+from varvite.spark_integration.connectors.sink import last_committed_of, write_to
 from varvite.spark_integration.connectors.spark_watermark import SparkWatermark
 from varvite.spark_integration.driver.batch_commit import BatchCommitter
 from varvite.spark_integration.driver.batch_executor import BatchExecutor
@@ -217,7 +217,7 @@ class Coordinator:
         if self._run.has_base:
             return True
         progress = self._start.checkpoint.progress(batch)
-        decision = self._run.choose_base(progress, self._sink.last_committed())
+        decision = self._run.choose_base(progress, last_committed_of(self._sink))
         base = decision.commit if isinstance(decision, Adopt) else decision.base
         check_operators(
             self._committer.operators, base, ignore_unclaimed_state=self._plan.config.ignore_unclaimed_state

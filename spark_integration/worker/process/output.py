@@ -14,14 +14,14 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from varvite.spark_integration.transport.wire import PeerLostError
 
 if TYPE_CHECKING:
     from varvite.spark_integration.transport.wire import Channel
 
-LINE_LETTERS_MAX: Final = 16 << 10
+LINE_BYTES_MAX: Final = 16 << 10
 """A longer line is cut into several."""
 
 
@@ -33,8 +33,8 @@ class WorkerOutput:
         self._channel: Channel | None = None
         self._label = ""
         self.lock = threading.RLock()
-        self._streams = LineStream(sys.stdout, self), LineStream(sys.stderr, self)
-        sys.stdout, sys.stderr = self._streams
+        self._streams = LineBytes(sys.stdout, self), LineBytes(sys.stderr, self)
+        sys.stdout, sys.stderr = map(_text_stream, self._streams)
         logging.getLogger("varvite").addHandler(_Warnings(self))
         os.register_at_fork(after_in_child=self._in_child)
 
@@ -72,37 +72,39 @@ class WorkerOutput:
             stream.forget_line()
 
 
-class LineStream(io.TextIOBase):
-    """Standard output or error of a process, line by line."""
+class LineBytes(io.BufferedIOBase):
+    """Standard output or error of a process, below its text stream; takes UTF-8 and passes whole lines on."""
 
     def __init__(self, file: TextIO, output: WorkerOutput) -> None:
         super().__init__()
+        self.name = file.name
         self._file = file
         self._output = output
-        self._begun = ""
+        self._begun = b""
         """The line that has not ended yet."""
 
-    def write(self, text: str, /) -> int:
+    def write(self, data: Any, /) -> int:
+        added = bytes(data)
         with self._output.lock:
-            lines, end, self._begun = (self._begun + text).rpartition("\n")
+            lines, end, self._begun = (self._begun + added).rpartition(b"\n")
             if end:
-                self._write_lines(lines)
-            if len(self._begun) > LINE_LETTERS_MAX:
+                self._pass_on(lines)
+            if len(self._begun) > LINE_BYTES_MAX:
                 self.end_line()
-        return len(text)
+        return len(added)
 
     def end_line(self) -> None:
         """End the line that has been begun, if one has."""
         if self._begun:
-            line, self._begun = self._begun, ""
-            self._write_lines(line)
+            line, self._begun = self._begun, b""
+            self._pass_on(line)
 
     def forget_line(self) -> None:
         """Drop the line that has been begun."""
-        self._begun = ""
+        self._begun = b""
 
-    def _write_lines(self, lines: str) -> None:
-        labelled = self._output.labelled(lines).encode(errors="backslashreplace").decode()
+    def _pass_on(self, lines: bytes) -> None:
+        labelled = self._output.labelled(lines.decode(errors="backslashreplace"))
         with suppress(OSError):  # a full disk is no error of the function
             self._file.write(labelled)
             self._file.flush()
@@ -113,15 +115,6 @@ class LineStream(io.TextIOBase):
 
     def fileno(self) -> int:
         return self._file.fileno()
-
-    @property
-    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "utf-8"
-
-    @property
-    def buffer(self) -> io.BufferedIOBase:
-        """The file, for code that writes bytes; they are in the file alone."""
-        return self._file.buffer  # type: ignore[return-value]
 
 
 class _Warnings(logging.Handler):
@@ -134,3 +127,8 @@ class _Warnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._output.forward(self._output.labelled(self.format(record)))
+
+
+def _text_stream(lines: LineBytes) -> io.TextIOWrapper:
+    """The stream for text, which keeps nothing back."""
+    return io.TextIOWrapper(lines, encoding="utf-8", errors="backslashreplace", write_through=True)

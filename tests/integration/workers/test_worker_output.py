@@ -14,7 +14,7 @@ from tests.workers.state_worker_setup import Executor, alive, eventually
 from varvite.changelog.working_stores.options import BackendSettings
 from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.transport.home import log_tail
-from varvite.spark_integration.worker.process.output import LINE_LETTERS_MAX
+from varvite.spark_integration.worker.process.output import LINE_BYTES_MAX
 from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def talk() -> float:
     logging.getLogger("varvite.x").warning("of varvite, too")
     warnings.simplefilter("always")
     warnings.warn("in a file", stacklevel=1)
-    sys.stderr.write("x" * (LINE_LETTERS_MAX + 1))
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.stdout.buffer.write(b"bytes \xc3\xa4 \xff\n")
+    sys.stderr.write("x" * (LINE_BYTES_MAX + 1))
     return 1.0
 
 
@@ -78,8 +80,8 @@ def test_print_logging_and_warnings_reach_the_log_of_the_executor_line_by_line(
         "careful 7",
         "mine details \\udce4",
         "WARNING varvite.x: of varvite, too",
-        "lines and a half",
-        "x" * (LINE_LETTERS_MAX + 1),
+        "lines and a halfbytes ä \\xff",
+        "x" * (LINE_BYTES_MAX + 1),
     ]
     beside = [line for line in lines if "UserWarning: in a file" in line or "warnings.warn(" in line]
     assert beside

@@ -8,7 +8,7 @@ import pytest
 
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.element_sinks import OutputSinks, PrintSink, SeveralSinks
-from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink, write_to
+from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink, last_committed_of, write_to
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
 from varvite.storage.errors import FencedError, UserFunctionError
 
@@ -26,6 +26,9 @@ class Raising(Sink):
         self.error = error
 
     def write(self, df: Any, commit: SinkCommit) -> None:
+        raise self.error
+
+    def last_committed(self) -> SinkCommit | None:
         raise self.error
 
 
@@ -50,6 +53,13 @@ def test_an_error_of_the_users_code_names_it(around: Any, sink: Any, name: str, 
         write_to(around(sink(error)), ROWS, COMMIT)
     assert str(raised.value) == f"{name} raised builtins.ConnectionError: database down [batch=7]"
     assert raised.value.__cause__ is error
+
+
+def test_an_error_of_a_sink_that_is_asked_for_its_last_commit_names_it() -> None:
+    error = ConnectionError("database down")
+    for sink in Raising(error), SeveralSinks((Raising(error),)):
+        with pytest.raises(UserFunctionError, match=r"^the sink Raising raised builtins\.ConnectionError: database"):
+            last_committed_of(sink)
 
 
 @pytest.mark.parametrize("error", [FENCED, LOST, OF_A_TASK], ids=["fenced", "lost", "of a task"])
