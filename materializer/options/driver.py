@@ -36,7 +36,8 @@ PARALLELISM: Final = ConfigOption(
     at_least=1,
     at_most=KEY_GROUPS_MAX,
     description="Partitions of every operator, each with a task and a state worker of its own.",
-    unset=f"`spark.sql.shuffle.partitions`, but at most `{MAX_PARALLELISM.key}`",
+    unset="`spark.sql.shuffle.partitions`, or in local mode without that one per core; at most "
+    f"`{MAX_PARALLELISM.key}`",
 )
 HEARTBEAT_ENABLED: Final = ConfigOption(
     key="pipeline.heartbeat.enabled",

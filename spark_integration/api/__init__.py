@@ -6,6 +6,7 @@ Data flows down from here: streams add nodes to the graph of `plan`, the writer 
 | module | owns |
 |---|---|
 | `environment` | settings, sources, `execute` |
+| `session` | the session of a program that has none, and the Python of its workers |
 | `stream` | `DataStream` and `KeyedStream` |
 | `spelling` | keywords in Spark's spelling |
 | `windowed` | windows of a keyed stream, and of all elements |

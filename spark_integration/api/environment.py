@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from varvite.changelog.commit.options import CHANGELOG_ENABLED
 from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.job_execution import JobExecutionResult, collect, start_job
+from varvite.spark_integration.api.session import is_one_machine, local_session, use_this_python
 from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.api.writer import default_parallelism
 from varvite.spark_integration.connectors.collection import collection_source
-from varvite.spark_integration.driver.placement.decision import REDUCE_LOCALITY
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varvite.spark_integration.options.flink_keys import check_runtime_mode, without_flinks_keys
+from varvite.spark_integration.options.levels import session_level
 from varvite.spark_integration.options.state_backends import StateBackend
 from varvite.spark_integration.plan.operator import elements_of
 from varvite.spark_integration.plan.stateless import dataframe_source
@@ -70,7 +69,9 @@ class StreamExecutionEnvironment:
         is_configuration = isinstance(spark_or_configuration, Configuration)
         configuration = spark_or_configuration if is_configuration else None
         spark = None if is_configuration else spark_or_configuration
-        environment = StreamExecutionEnvironment(spark or SparkSession.getActiveSession() or local_session())
+        spark = spark or SparkSession.getActiveSession() or local_session()
+        use_this_python(spark)
+        environment = StreamExecutionEnvironment(spark)
         return environment if configuration is None else environment._configure(configuration.to_dict())
 
     @property
@@ -145,18 +146,21 @@ class StreamExecutionEnvironment:
         """Number of key groups, which never changes for a job. Raises `InvalidRequestError` outside 1 to 32768."""
         return self.configure(MAX_PARALLELISM.key, max_parallelism)
 
-    def get_parallelism(self) -> int | None:
-        """The setting of code; None: the configuration decides."""
-        return self.code_level().values.get(PARALLELISM.key)
+    def get_parallelism(self) -> int:
+        """Partitions of the operators that have no number of their own."""
+        in_code = self.code_level()
+        if PARALLELISM.key in in_code.values:
+            return in_code.values[PARALLELISM.key]
+        return default_parallelism(self._spark, [in_code, session_level(self._spark.conf.getAll)])
 
-    def get_max_parallelism(self) -> int | None:
-        """The setting of code; None: the configuration decides."""
-        return self.code_level().values.get(MAX_PARALLELISM.key)
+    def get_max_parallelism(self) -> int:
+        """The setting of code; -1, as in PyFlink: the configuration decides."""
+        return self.code_level().values.get(MAX_PARALLELISM.key, -1)
 
     def agree_on_max_parallelism(self, max_parallelism: int) -> None:
         """Set the max parallelism. Raises `InvalidRequestError` if it is set to another number."""
         current = self.get_max_parallelism()
-        if current is not None and current != max_parallelism:
+        if current not in {-1, max_parallelism}:
             raise InvalidRequestError(
                 f"an operator asks for a max parallelism of {max_parallelism}, but the job's is {current}, and all "
                 "operators of a job share it"
@@ -194,8 +198,8 @@ class StreamExecutionEnvironment:
             config.set_checkpointing_mode(mode)
         return self
 
-    def get_checkpoint_interval(self) -> int | None:
-        """Milliseconds, as set in code; None: the configuration decides."""
+    def get_checkpoint_interval(self) -> int:
+        """Milliseconds, as set in code; -1, as in PyFlink: the configuration decides."""
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -265,15 +269,4 @@ class StreamExecutionEnvironment:
 
     def _is_one_machine(self) -> bool:
         """True if driver and executors share a machine."""
-        return (self._spark.sparkContext.master or "").startswith("local")
-
-
-def local_session() -> SparkSession:
-    """A session for a program that has none, with the settings of `spark-submit` and the configuration files."""
-    # Workers are started with this Python, not with the first python3 of the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.config("spark.ui.showConsoleProgress", "false")
-    if SparkContext._active_spark_context is None:  # noqa: SLF001  there is no other way
-        SparkContext._ensure_initialized()  # noqa: SLF001  SparkConf then sees what spark-submit has set
-        builder = builder.config(conf=SparkConf().setIfMissing(REDUCE_LOCALITY, "false"))
-    return builder.getOrCreate()
+        return is_one_machine(self._spark)

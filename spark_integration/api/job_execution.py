@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.materializer.options.driver import MATERIALIZER_MODE, PARALLELISM
-from varvite.spark_integration.api.writer import SPARK_LOCATION, StreamWriter, location_of_session
+from varvite.spark_integration.api.writer import SHUFFLE_PARTITIONS, SPARK_LOCATION, StreamWriter, location_of_session
 from varvite.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
 from varvite.spark_integration.options.levels import session_level
@@ -116,7 +116,7 @@ def set_defaults(environment: ProgramSettings, writer: StreamWriter, job: str) -
         writer.option("checkpointLocation", str(temporary / "spark"))
     else:
         writer.option("checkpointLocation", _progress_location(conf, str(storage), job))
-    if not any(PARALLELISM.key in level.values for level in levels) and "spark.sql.shuffle.partitions" not in conf:
+    if not any(PARALLELISM.key in level.values for level in levels) and SHUFFLE_PARTITIONS not in conf:
         writer.option(PARALLELISM.key, spark.sparkContext.defaultParallelism)
 
 

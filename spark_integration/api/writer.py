@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from varvite.changelog.working_stores.custom import check_factory
+from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.query import (
     BatchFunction,
@@ -18,6 +19,7 @@ from varvite.spark_integration.api.query import (
     VarviteStreamingQuery,
     stop_timeout_s,
 )
+from varvite.spark_integration.api.session import check_worker_python, is_one_machine
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
 from varvite.spark_integration.connectors.element_sinks import OutputSinks
 from varvite.spark_integration.connectors.file_sink import FileSink, check_format
@@ -49,18 +51,19 @@ from varvite.spark_integration.plan.transformations import (
 )
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.options.table import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from varvite.spark_integration.options.job_config import JobConfig
     from varvite.spark_integration.options.levels import OptionLevel
     from varvite.spark_integration.plan.transformations import GraphSettings
 
 
 _log: Final = logging.getLogger(__name__)
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
 BATCH_COLUMN: Final = "batch_id"
@@ -207,6 +210,7 @@ class StreamWriter:
             VarviteError: The storage cannot be used, or the state belongs to another job.
         """
         spark = self._environment.spark
+        check_worker_python(spark)
         options = dict(self._options)
         plan = self._plan(spark, options)
         limit = memory_warning(spark.sparkContext.getConf().get)
@@ -241,7 +245,7 @@ class StreamWriter:
     @property
     def parallelism(self) -> int:
         """Partitions of the operators that have no number of their own."""
-        return self._parallelism(self._environment.spark, self._config(self._environment.spark))
+        return default_parallelism(self._environment.spark, self._levels())
 
     def at_end(self, call: Callable[[bool], None]) -> StreamWriter:
         """Call a function when the query has ended; True: it ended by itself, its input used up."""
@@ -254,7 +258,7 @@ class StreamWriter:
         location = take_option(options, "checkpointLocation") or location_of_session(spark.conf.getAll, job)
         if not location:
             raise missing_checkpoint_location(options)
-        config = self._config(spark)
+        config = resolve(self._levels())
         _check_not_running(spark, job)
         if config.has_custom_backend:
             check_factory(config.backend_type, dict(config.custom_backend_options or {}))
@@ -282,7 +286,7 @@ class StreamWriter:
             preparation=graph.preparation,
             operators=graph.operators,
             checkpoint_location=str(location),
-            parallelism=self._parallelism(spark, config),
+            parallelism=default_parallelism(spark, self._levels()),
             watermark_delay_ms=graph.watermark_delay_ms,
             is_spark_watermark=graph.is_spark_watermark,
             has_spark_state=has_spark_state(java_rows.queryExecution().analyzed()),
@@ -304,14 +308,10 @@ class StreamWriter:
         rows = _rows(spark, sources_of(self._transformation), opened, branched=bool(plan.input_delays))
         return with_heartbeat(rows) if plan.heartbeat else rows
 
-    @staticmethod
-    def _parallelism(spark: SparkSession, config: JobConfig) -> int:
-        shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "200") or "200")
-        return check_parallelism(config.parallelism, shuffle_partitions, config.max_parallelism)
-
-    def _config(self, spark: SparkSession) -> JobConfig:
-        code = self._environment.code_level()
-        return resolve([code, OPTIONS.read("query option", self._job_options), session_level(spark.conf.getAll)])
+    def _levels(self) -> list[OptionLevel]:
+        """Levels of options, strongest first."""
+        of_query = OPTIONS.read("query option", self._job_options)
+        return [self._environment.code_level(), of_query, session_level(self._environment.spark.conf.getAll)]
 
     def _with_sides(self, sink: Sink) -> Sink:
         if not self._sides:
@@ -336,6 +336,18 @@ class StreamWriter:
                 f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
             )
         return FileSink(spark, self._format, str(path), plan.checkpoint_location, options)
+
+
+def default_parallelism(spark: SparkSession, levels: Sequence[OptionLevel]) -> int:
+    """Partitions of the operators that have no number of their own, at most as many as key groups.
+
+    Without a setting it is Spark's `spark.sql.shuffle.partitions`; on one machine the number of its cores if nobody has
+    set that either, as each partition has a process.
+    """
+    is_set = SHUFFLE_PARTITIONS in cast("dict[str, str]", spark.conf.getAll)
+    cores, of_shuffles = spark.sparkContext.defaultParallelism, int(spark.conf.get(SHUFFLE_PARTITIONS) or "200")
+    default = cores if is_one_machine(spark) and not is_set else of_shuffles
+    return check_parallelism(value_of(PARALLELISM, levels), default, value_of(MAX_PARALLELISM, levels))
 
 
 class DataStreamSink:

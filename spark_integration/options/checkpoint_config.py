@@ -96,9 +96,10 @@ class CheckpointConfig:
         self._configure(CHECKPOINT_INTERVAL.key, checkpoint_interval)
         return self
 
-    def get_checkpoint_interval(self) -> int | None:
-        """The milliseconds that were set; None: they come from the configuration."""
-        return self._setting(CHECKPOINT_INTERVAL.key)
+    def get_checkpoint_interval(self) -> int:
+        """The milliseconds that were set; -1, as in PyFlink: they come from the configuration."""
+        interval_ms = self._setting(CHECKPOINT_INTERVAL.key)
+        return -1 if interval_ms is None else interval_ms
 
     def is_checkpointing_enabled(self) -> bool:
         """True: a batch is acknowledged only after its checkpoint."""

@@ -110,9 +110,9 @@ def check_query_name(name: str | None) -> str:
     return check_job_name(name)
 
 
-def check_parallelism(parallelism: int | None, shuffle_partitions: int, max_parallelism: int) -> int:
-    """Partitions of every operator: as configured, else Spark's number, at most as many as key groups."""
-    return min(shuffle_partitions, max_parallelism) if parallelism is None else parallelism
+def check_parallelism(parallelism: int | None, default: int, max_parallelism: int) -> int:
+    """Partitions of every operator: as configured, else the default, at most as many as key groups."""
+    return min(default, max_parallelism) if parallelism is None else parallelism
 
 
 def take_option(options: dict[str, Any], name: str) -> Any:

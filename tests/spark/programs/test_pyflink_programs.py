@@ -71,12 +71,20 @@ def test_words_are_counted(spark: SparkSession, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.long
 def test_a_program_runs_without_any_configuration(tmp_path: Path) -> None:
-    """No session, no storage, no parallelism: one partition per core, and the output says which."""
+    """No session, no storage, no parallelism, no PYSPARK_PYTHON: one partition per core, and the output says which.
+
+    Workers are started with the program's Python, whatever is on the PATH, and no progress bar is on the terminal.
+    """
     program = tmp_path / "program.py"
     source = (DIRECTORY / "count_function.py").read_text()
     program.write_text(source.replace("    env.set_parallelism(1)\n", ""))
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    own = {"PYTHONPATH": path, "TMPDIR": str(tmp_path / "temporary")}
+    other_python = tmp_path / "bin" / "python3"
+    other_python.parent.mkdir()
+    other_python.write_text("#!/bin/sh\nexit 1\n")
+    other_python.chmod(0o755)
+    search_path = f"{other_python.parent}:{os.environ['PATH']}"
+    own = {"PYTHONPATH": path, "TMPDIR": str(tmp_path / "temporary"), "PATH": search_path}
     (tmp_path / "temporary").mkdir()
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_PYTHON"} | own
     done = subprocess.run(
@@ -84,6 +92,7 @@ def test_a_program_runs_without_any_configuration(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+    assert "[Stage" not in done.stderr
     lines = [line.split("> ")[-1] for line in done.stdout.splitlines()]
     assert sorted(lines) == sorted(OUTPUT["count_function"].splitlines())
     assert not list((tmp_path / "temporary").glob("varvite-*/state")), "the state goes with the job"

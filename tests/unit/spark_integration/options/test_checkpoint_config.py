@@ -87,7 +87,7 @@ def test_sizes_without_effect_are_warned_of(make: Any) -> None:
 
 
 def test_the_interval_is_an_option_and_becomes_the_trigger(config: CheckpointConfig, settings: Settings) -> None:
-    assert config.get_checkpoint_interval() is None
+    assert config.get_checkpoint_interval() == -1
     config.set_checkpoint_interval(2_500)
     assert settings == {"execution.checkpointing.interval": 2_500}
     assert config.get_checkpoint_interval() == 2_500
