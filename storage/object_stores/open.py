@@ -92,8 +92,12 @@ def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
     protocols = known_protocols()
     if scheme not in protocols:
         close = difflib.get_close_matches(scheme, [*_ALIASES, *_SUGGESTED, *protocols], 1, 0.5)
-        suggestion = f"did you mean {_ALIASES.get(close[0], close[0])}://?" if close else "give a path or s3://"
-        raise InvalidRequestError(f"{scheme}:// is no known kind of storage; {suggestion}")
+        suggestion = f"did you mean {_ALIASES.get(close[0], close[0])}://? " if close else ""
+        raise InvalidRequestError(
+            f"{scheme}:// is no known kind of storage; {suggestion}supported are paths and file:// of a local or "
+            "shared filesystem, and s3://. Another filesystem of fsspec is possible if its put-if-absent is atomic, "
+            "which the storage option exclusive_create=True vouches"
+        )
     exclusive_create = bool(options.pop("exclusive_create", False))
     return FsspecStore(url, options, exclusive_create=exclusive_create)
 

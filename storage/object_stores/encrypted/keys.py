@@ -187,7 +187,8 @@ def derive(secret: bytes, info: bytes, size_bytes: int, salt: bytes | None = Non
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
     except ImportError as error:
         raise InvalidRequestError(
-            "encryption needs the package cryptography; install varvite[encryption] on driver, executors and for tools"
+            "encryption needs the package cryptography on driver, executors and for tools: pip install "
+            "'varvite[encryption]'"
         ) from error
     return HKDF(hashes.SHA256(), size_bytes, salt, info).derive(secret)
 

@@ -290,9 +290,8 @@ def _filesystem_class(protocol: str) -> Any:
         registry: Any = importlib.import_module("fsspec.registry")
         return registry.get_filesystem_class(protocol)
     except (ImportError, ValueError) as error:
-        raise InvalidRequestError(
-            f"{protocol}:// cannot be opened: {error}; install the package that serves it or correct the URL"
-        ) from error
+        advice = "pip install 'varvite[s3]'" if protocol in S3_PROTOCOLS else "install that package, or correct the URL"
+        raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; {advice}") from error
 
 
 def _split(url: str) -> tuple[str, str]:

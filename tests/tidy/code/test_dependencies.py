@@ -46,3 +46,18 @@ def test_what_a_module_imports_is_a_dependency(path: Path) -> None:
 
 def test_imports_are_found() -> None:
     assert imported("import numpy as np\nfrom a.b import c\nimport os\nif X:\n    import d\n") == {"numpy", "a"}
+
+
+def test_what_functions_import_is_a_dependency_or_of_an_extra_for_users() -> None:
+    """pandas was none, and every job failed where only the wheel was installed: PySpark's mapInArrow imports it too."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    of_extras = {re.split(r"[^\w-]", text)[0] for name in ("s3", "encryption", "tools") for text in extras[name]}
+    needed: dict[str, Path] = {}
+    for path in SOURCES:
+        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            needed |= dict.fromkeys(imported(ast.unparse(function.body)), path)
+    assert "pandas" in needed
+    missing = {COMES_WITH.get(name, name) for name in needed} - declared() - of_extras
+    assert not missing, f"{missing}, see {[str(needed[name]) for name in missing]}"
+    assert "pandas" in declared()

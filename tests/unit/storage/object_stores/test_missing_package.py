@@ -1,0 +1,19 @@
+"""A package that a URL needs and that is not installed: the error has the line to type."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.open import open_store
+
+
+def test_s3_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = pytest.importorskip("fsspec.registry")
+    for protocol in ("s3", "s3a"):
+        monkeypatch.delitem(registry._registry, protocol, raising=False)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(InvalidRequestError, match=r"pip install 'varvite\[s3\]'"):
+        open_store("s3://bucket/x")
