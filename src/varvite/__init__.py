@@ -19,16 +19,27 @@ if TYPE_CHECKING:
     )
     from varvite.changelog.api.functions import AggregateFunction, ReduceFunction
     from varvite.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
-    from varvite.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from varvite.changelog.api.time_spans import Time
+    from varvite.changelog.api.state import (
+        AggregatingState,
+        AppendingState,
+        ListState,
+        MapState,
+        MergingState,
+        ReducingState,
+        ValueState,
+    )
+    from varvite.changelog.api.time_spans import Duration, Time
     from varvite.changelog.api.ttl_config import StateTtlConfig
     from varvite.changelog.keyed.timers import TimeDomain
     from varvite.changelog.reading.reader import open_state
     from varvite.changelog.row import Row
+    from varvite.changelog.types.contract import TypeInformation
     from varvite.changelog.types.factory import Types
     from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
     from varvite.changelog.working_stores.table_store import StoreTarget, TableStore
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+    from varvite.spark_integration.api.job_execution import JobExecutionResult
+    from varvite.spark_integration.api.stream import DataStream, KeyedStream
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.connectors.state_table.data_sources import register_data_sources
     from varvite.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
@@ -37,19 +48,60 @@ if TYPE_CHECKING:
         FunctionInitializationContext,
         FunctionSnapshotContext,
     )
-    from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+    from varvite.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+    from varvite.spark_integration.functions.keyed import KeyedProcessFunction, KeyedStateStore, RuntimeContext
+    from varvite.spark_integration.functions.output_tag import OutputTag
+    from varvite.spark_integration.functions.stateless import (
+        FilterFunction,
+        FlatMapFunction,
+        KeySelector,
+        MapFunction,
+        ProcessFunction,
+    )
     from varvite.spark_integration.functions.timers import TimerService
     from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
+    from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner, WatermarkStrategy
+    from varvite.spark_integration.functions.window import (
+        AllWindowFunction,
+        ProcessAllWindowFunction,
+        ProcessWindowFunction,
+        WindowFunction,
+    )
     from varvite.spark_integration.operators.aggregation.aggregations import Aggregation
+    from varvite.spark_integration.operators.windows.assigners import (
+        EventTimeSessionWindows,
+        GlobalWindow,
+        GlobalWindows,
+        ProcessingTimeSessionWindows,
+        SessionWindowTimeGapExtractor,
+        SlidingEventTimeWindows,
+        SlidingProcessingTimeWindows,
+        TimeWindow,
+        TumblingEventTimeWindows,
+        TumblingProcessingTimeWindows,
+        Window,
+        WindowAssigner,
+    )
+    from varvite.spark_integration.operators.windows.builtin_triggers import (
+        ContinuousEventTimeTrigger,
+        ContinuousProcessingTimeTrigger,
+        CountTrigger,
+        EventTimeTrigger,
+        ProcessingTimeTrigger,
+        PurgingTrigger,
+    )
+    from varvite.spark_integration.operators.windows.trigger import Trigger, TriggerResult
     from varvite.spark_integration.options.checkpoint_config import (
         CheckpointConfig,
         CheckpointingMode,
         ExternalizedCheckpointRetention,
     )
     from varvite.spark_integration.options.checkpoint_storage import (
+        CheckpointStorage,
         FileSystemCheckpointStorage,
         JobManagerCheckpointStorage,
     )
+    from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
     from varvite.spark_integration.options.state_backends import (
         CustomStateBackend,
         EmbeddedRocksDBStateBackend,
@@ -57,6 +109,7 @@ if TYPE_CHECKING:
         HashMapStateBackend,
         MemoryStateBackend,
         RocksDBStateBackend,
+        StateBackend,
     )
     from varvite.storage.errors import VarviteError
 
@@ -67,29 +120,60 @@ _MODULE_OF: Final = {
     "AggregatingState": "varvite.changelog.api.state",
     "AggregatingStateDescriptor": "varvite.changelog.api.descriptors",
     "Aggregation": "varvite.spark_integration.operators.aggregation.aggregations",
+    "AllWindowFunction": "varvite.spark_integration.functions.window",
+    "AppendingState": "varvite.changelog.api.state",
     "BroadcastProcessFunction": "varvite.spark_integration.functions.broadcast",
     "BroadcastState": "varvite.changelog.api.operator_state",
     "CheckpointConfig": "varvite.spark_integration.options.checkpoint_config",
+    "CheckpointStorage": "varvite.spark_integration.options.checkpoint_storage",
     "CheckpointedFunction": "varvite.spark_integration.functions.checkpointed",
     "CheckpointingMode": "varvite.spark_integration.options.checkpoint_config",
+    "CoFlatMapFunction": "varvite.spark_integration.functions.connected",
+    "CoMapFunction": "varvite.spark_integration.functions.connected",
+    "Configuration": "varvite.spark_integration.options.configuration",
+    "ContinuousEventTimeTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
+    "ContinuousProcessingTimeTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
+    "CountTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
     "CustomStateBackend": "varvite.spark_integration.options.state_backends",
+    "DataStream": "varvite.spark_integration.api.stream",
+    "Duration": "varvite.changelog.api.time_spans",
     "EmbeddedRocksDBStateBackend": "varvite.spark_integration.options.state_backends",
+    "EventTimeSessionWindows": "varvite.spark_integration.operators.windows.assigners",
+    "EventTimeTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
     "ExternalizedCheckpointRetention": "varvite.spark_integration.options.checkpoint_config",
     "FileSystemCheckpointStorage": "varvite.spark_integration.options.checkpoint_storage",
+    "FilterFunction": "varvite.spark_integration.functions.stateless",
+    "FlatMapFunction": "varvite.spark_integration.functions.stateless",
     "FsStateBackend": "varvite.spark_integration.options.state_backends",
     "FunctionInitializationContext": "varvite.spark_integration.functions.checkpointed",
     "FunctionSnapshotContext": "varvite.spark_integration.functions.checkpointed",
+    "GlobalWindow": "varvite.spark_integration.operators.windows.assigners",
+    "GlobalWindows": "varvite.spark_integration.operators.windows.assigners",
     "HashMapStateBackend": "varvite.spark_integration.options.state_backends",
+    "JobExecutionResult": "varvite.spark_integration.api.job_execution",
     "JobManagerCheckpointStorage": "varvite.spark_integration.options.checkpoint_storage",
+    "KeySelector": "varvite.spark_integration.functions.stateless",
     "KeyedBroadcastProcessFunction": "varvite.spark_integration.functions.broadcast",
+    "KeyedCoProcessFunction": "varvite.spark_integration.functions.connected",
     "KeyedProcessFunction": "varvite.spark_integration.functions.keyed",
+    "KeyedStateStore": "varvite.spark_integration.functions.keyed",
+    "KeyedStream": "varvite.spark_integration.api.stream",
     "ListState": "varvite.changelog.api.state",
     "ListStateDescriptor": "varvite.changelog.api.descriptors",
+    "MapFunction": "varvite.spark_integration.functions.stateless",
     "MapState": "varvite.changelog.api.state",
     "MapStateDescriptor": "varvite.changelog.api.descriptors",
     "MemoryStateBackend": "varvite.spark_integration.options.state_backends",
+    "MergingState": "varvite.changelog.api.state",
     "OperatorStateStore": "varvite.changelog.api.operator_state",
+    "OutputTag": "varvite.spark_integration.functions.output_tag",
     "PredefinedOptions": "varvite.changelog.working_stores.rocksdb.settings.predefined",
+    "ProcessAllWindowFunction": "varvite.spark_integration.functions.window",
+    "ProcessFunction": "varvite.spark_integration.functions.stateless",
+    "ProcessWindowFunction": "varvite.spark_integration.functions.window",
+    "ProcessingTimeSessionWindows": "varvite.spark_integration.operators.windows.assigners",
+    "ProcessingTimeTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
+    "PurgingTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
     "ReadOnlyBroadcastState": "varvite.changelog.api.operator_state",
     "ReduceFunction": "varvite.changelog.api.functions",
     "ReducingState": "varvite.changelog.api.state",
@@ -97,19 +181,35 @@ _MODULE_OF: Final = {
     "RocksDBStateBackend": "varvite.spark_integration.options.state_backends",
     "Row": "varvite.changelog.row",
     "RuntimeContext": "varvite.spark_integration.functions.keyed",
+    "RuntimeExecutionMode": "varvite.spark_integration.options.configuration",
+    "SessionWindowTimeGapExtractor": "varvite.spark_integration.operators.windows.assigners",
     "Sink": "varvite.spark_integration.connectors.sink",
-    "StoreTarget": "varvite.changelog.working_stores.table_store",
+    "SlidingEventTimeWindows": "varvite.spark_integration.operators.windows.assigners",
+    "SlidingProcessingTimeWindows": "varvite.spark_integration.operators.windows.assigners",
+    "StateBackend": "varvite.spark_integration.options.state_backends",
     "StateTtlConfig": "varvite.changelog.api.ttl_config",
+    "StoreTarget": "varvite.changelog.working_stores.table_store",
     "StreamExecutionEnvironment": "varvite.spark_integration.api.environment",
     "TableStore": "varvite.changelog.working_stores.table_store",
-    "TimeDomain": "varvite.changelog.keyed.timers",
-    "TimerService": "varvite.spark_integration.functions.timers",
     "Time": "varvite.changelog.api.time_spans",
+    "TimeDomain": "varvite.changelog.keyed.timers",
+    "TimeWindow": "varvite.spark_integration.operators.windows.assigners",
+    "TimerService": "varvite.spark_integration.functions.timers",
+    "TimestampAssigner": "varvite.spark_integration.functions.watermark_strategy",
+    "Trigger": "varvite.spark_integration.operators.windows.trigger",
+    "TriggerResult": "varvite.spark_integration.operators.windows.trigger",
+    "TumblingEventTimeWindows": "varvite.spark_integration.operators.windows.assigners",
+    "TumblingProcessingTimeWindows": "varvite.spark_integration.operators.windows.assigners",
+    "TypeInformation": "varvite.changelog.types.contract",
     "Types": "varvite.changelog.types.factory",
     "ValueState": "varvite.changelog.api.state",
     "ValueStateDescriptor": "varvite.changelog.api.descriptors",
     "VarviteError": "varvite.storage.errors",
     "VectorizedProcessFunction": "varvite.spark_integration.functions.vectorized",
+    "WatermarkStrategy": "varvite.spark_integration.functions.watermark_strategy",
+    "Window": "varvite.spark_integration.operators.windows.assigners",
+    "WindowAssigner": "varvite.spark_integration.operators.windows.assigners",
+    "WindowFunction": "varvite.spark_integration.functions.window",
     "open_state": "varvite.changelog.reading.reader",
     "register_data_sources": "varvite.spark_integration.connectors.state_table.data_sources",
 }
@@ -119,29 +219,60 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "Aggregation",
+    "AllWindowFunction",
+    "AppendingState",
     "BroadcastProcessFunction",
     "BroadcastState",
     "CheckpointConfig",
+    "CheckpointStorage",
     "CheckpointedFunction",
     "CheckpointingMode",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "Configuration",
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
+    "CountTrigger",
     "CustomStateBackend",
+    "DataStream",
+    "Duration",
     "EmbeddedRocksDBStateBackend",
+    "EventTimeSessionWindows",
+    "EventTimeTrigger",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
+    "FilterFunction",
+    "FlatMapFunction",
     "FsStateBackend",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
+    "GlobalWindow",
+    "GlobalWindows",
     "HashMapStateBackend",
+    "JobExecutionResult",
     "JobManagerCheckpointStorage",
+    "KeySelector",
     "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
+    "KeyedStateStore",
+    "KeyedStream",
     "ListState",
     "ListStateDescriptor",
+    "MapFunction",
     "MapState",
     "MapStateDescriptor",
     "MemoryStateBackend",
+    "MergingState",
     "OperatorStateStore",
+    "OutputTag",
     "PredefinedOptions",
+    "ProcessAllWindowFunction",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ProcessingTimeSessionWindows",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
     "ReadOnlyBroadcastState",
     "ReduceFunction",
     "ReducingState",
@@ -149,19 +280,35 @@ __all__ = [
     "RocksDBStateBackend",
     "Row",
     "RuntimeContext",
+    "RuntimeExecutionMode",
+    "SessionWindowTimeGapExtractor",
     "Sink",
+    "SlidingEventTimeWindows",
+    "SlidingProcessingTimeWindows",
+    "StateBackend",
     "StateTtlConfig",
     "StoreTarget",
     "StreamExecutionEnvironment",
     "TableStore",
     "Time",
     "TimeDomain",
+    "TimeWindow",
     "TimerService",
+    "TimestampAssigner",
+    "Trigger",
+    "TriggerResult",
+    "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows",
+    "TypeInformation",
     "Types",
     "ValueState",
     "ValueStateDescriptor",
     "VarviteError",
     "VectorizedProcessFunction",
+    "WatermarkStrategy",
+    "Window",
+    "WindowAssigner",
+    "WindowFunction",
     "__version__",
     "open_state",
     "register_data_sources",
@@ -171,10 +318,20 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint(name)}", name=name)
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value
+
+
+def _hint(name: str) -> str:
+    """The nearest public name; empty if none is like this one, or if Python itself asks."""
+    if name.startswith("_"):
+        return ""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, __all__, 1)
+    return f"; did you mean {close[0]!r}?" if close else "; docs/guide/pyflink.md lists what there is"
 
 
 def __dir__() -> list[str]:

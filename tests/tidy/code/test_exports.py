@@ -42,3 +42,27 @@ def test_exported_names_exist(name: str) -> None:
 def test_the_library_exports_its_version() -> None:
     varvite = importlib.import_module("varvite")
     assert f'version = "{varvite.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_what_a_program_needs_is_exported_from_the_top_package() -> None:
+    """Names were spread: OutputTag, windows, Duration and plain functions were elsewhere, without a hint."""
+    varvite = importlib.import_module("varvite")
+    doors = ("common", "datastream", "datastream.window", "datastream.state", "datastream.functions")
+    behind = {name for door in doors for name in importlib.import_module(f"varvite.{door}").__all__}
+    made_by_calls = {
+        "AllWindowedStream", "BaseBroadcastProcessFunction", "BroadcastConnectedStream", "BroadcastStream",
+        "ConnectedStreams", "DataStreamSink", "Function", "State", "StateDescriptor", "WindowedStream",
+    }  # fmt: skip
+    assert behind - set(varvite.__all__) <= made_by_calls
+
+
+def test_a_wrong_name_gives_a_hint() -> None:
+    varvite = importlib.import_module("varvite")
+    for wrong, hint in (
+        ("OutputTags", "'OutputTag'"),
+        ("ValueStateDescripter", "'ValueStateDescriptor'"),
+        ("Q", "list"),
+    ):
+        with pytest.raises(AttributeError, match=hint):
+            getattr(varvite, wrong)
+    assert not hasattr(varvite, "__wrapped__")
