@@ -61,7 +61,7 @@ def test_flinks_keys_are_taken_with_one_warning_that_lists_those_without_effect(
 
 @pytest.mark.parametrize(
     "wrong",
-    ["default.parallelism", "execution.checkpointing.intervall", "state.backend.rocksdb.writebufer.size", "tables.x"],
+    ["default.parallelism", "execution.checkpointing.intervals", "state.backend.rocksdb.writebuffer.sizes", "tables.x"],
 )
 def test_a_key_that_nobody_has_is_an_error(wrong: str) -> None:
     for settings in (Configuration().set_string(wrong, "3"), {wrong: "3"}):
