@@ -71,10 +71,9 @@ def test_the_environment_takes_the_active_session(spark: SparkSession) -> None:
     assert StreamExecutionEnvironment.get_execution_environment().spark is spark
 
 
-def test_getters_give_numbers_as_pyflinks_do(env: StreamExecutionEnvironment, spark: SparkSession) -> None:
+def test_getters_give_numbers_as_pyflinks_do(env: StreamExecutionEnvironment) -> None:
     """`env.get_parallelism() // 2` was a TypeError."""
-    spark.conf.set("spark.sql.shuffle.partitions", "3")
-    assert (env.get_parallelism(), env.get_max_parallelism(), env.get_checkpoint_interval()) == (3, -1, -1)
+    assert (env.get_parallelism(), env.get_max_parallelism(), env.get_checkpoint_interval()) == (2, -1, -1)
     env.set_parallelism(5).set_max_parallelism(64).enable_checkpointing(250)
     assert (env.get_parallelism(), env.get_max_parallelism(), env.get_checkpoint_interval()) == (5, 64, 250)
 
