@@ -114,7 +114,7 @@ def file_log_number(offset: str) -> int | None:
     """The number in the log of a source of files; None if the offset is another source's."""
     try:
         return msgspec.json.decode(offset, type=_FileLogOffset).log_offset
-    except msgspec.DecodeError:
+    except UNPARSABLE:
         return None
 
 
@@ -134,7 +134,7 @@ def file_lines(data: bytes, number: int, object_name: str) -> list[str]:
         numbers = [msgspec.json.decode(line, type=_FileLogLine).batch_id for line in lines]
         if version.strip() == _FILE_LOG_VERSION:
             return sorted(line for line, other in zip(lines, numbers, strict=True) if other == number)
-    except msgspec.DecodeError:
+    except UNPARSABLE:
         pass
     raise CorruptDataError(
         "the log of a source of files does not parse; restore the checkpoint location", object_name=object_name

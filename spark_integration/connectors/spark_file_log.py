@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from varvite.storage.errors import CorruptDataError
+from varvite.storage.format.frame import UNPARSABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,7 +69,7 @@ def decode_entry(data: bytes, object_name: str) -> list[LoggedFile]:
     try:
         if version.strip() == _VERSION:
             return [msgspec.json.decode(line, type=LoggedFile) for line in lines if line]
-    except msgspec.DecodeError:
+    except UNPARSABLE:
         pass
     raise CorruptDataError(
         "an entry of the output directory's log does not parse; put the file back, or give the job another directory",

@@ -27,10 +27,11 @@ from varvite.changelog.segments.segment import decode_segments
 from varvite.changelog.types.dynamic_key import DynamicKeyType
 from varvite.changelog.types.factory import parse_type_string
 from varvite.changelog.types.wire import end_of
-from varvite.materializer.restore.spark_files import hash_offsets, query_id_of
+from varvite.materializer.restore.spark_files import file_lines, parse_offsets, query_id_of
 from varvite.materializer.savepoints.parquet import read_state
 from varvite.materializer.service.sharing import decode_heartbeat
 from varvite.materializer.standby.record import decode_standby
+from varvite.spark_integration.connectors import spark_file_log
 from varvite.spark_integration.connectors.file_sink import OutputCommit, OutputOwner, decode_marker
 from varvite.spark_integration.connectors.source_marker import decode_sources
 from varvite.storage.errors import CorruptDataError, IncompatibleError
@@ -136,7 +137,17 @@ DECODERS: dict[str, Decoder] = {
     "sources of a query": Decoder(_files("query-sources-*"), lambda data: decode_sources(data, NAME)),
     "Spark's offsets": Decoder(
         (b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"logOffset":1}',),
-        lambda data: hash_offsets(data, NAME, 1),
+        lambda data: parse_offsets(data, NAME, 1),
+    ),
+    "Spark's log of files": Decoder(
+        (b'v1\n{"path":"file:///in/0.json","timestamp":1795785316509,"batchId":0}',),
+        lambda data: file_lines(data, 0, NAME),
+    ),
+    "Spark's log of output": Decoder(
+        (
+            b'v1\n{"path":"file:///out/p","size":1,"isDir":false,"modificationTime":1,"blockReplication":1,"blockSize":1}',
+        ),
+        lambda data: spark_file_log.decode_entry(data, NAME),
     ),
     "Spark's metadata": Decoder((b'{"id":"5b2c0d5e"}',), lambda data: query_id_of(data, NAME)),
 }

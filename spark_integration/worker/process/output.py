@@ -39,7 +39,7 @@ class WorkerOutput:
         os.register_at_fork(after_in_child=self._in_child)
 
     def begin(self, channel: Channel, label: str) -> None:
-        """From now on lines go to that pump, too, and begin with the label."""
+        """Lets lines go to that pump, too, and begin with the label."""
         with self.lock:
             self._channel, self._label = channel, label
 

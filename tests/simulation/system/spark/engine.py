@@ -24,7 +24,7 @@ from varvite.spark_integration.driver.operator_executor import (
     check_summaries,
 )
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
-from varvite.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, BatchRequest, row_tags
+from varvite.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, LOST_BLOCK, BatchRequest, row_tags
 from varvite.spark_integration.messages.summary import Summary
 from varvite.spark_integration.messages.user_errors import UserErrorRaised
 from varvite.spark_integration.plan.broadcast_input import BROADCAST, OWN
@@ -285,7 +285,7 @@ class SimulatedSink(Sink):
         try:
             rows = df.rows()
         except LostBlockError as error:
-            raise SparkError("a cached output block was lost after the commit") from error
+            raise SparkError(f"{LOST_BLOCK} after the commit") from error
         self._oracle.sink_holds(commit, rows)
         self._scheduler.pause("sink done")
 
