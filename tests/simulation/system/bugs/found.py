@@ -137,7 +137,7 @@ FOUND: Final[dict[str, FoundBug]] = {
         ),
     ),
     "a clone whose first run was killed after the copy never started, because its source had gone on": FoundBug(
-        "killed-clone-never-starts",
+        14,
         Mutation(
             job_run,
             "decide_import",
