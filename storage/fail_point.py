@@ -1,8 +1,8 @@
 """Named places where a test may kill the process: the crash matrix needs SIGKILL at every step of the protocol.
 
 `VARVITE_FAIL_POINT=<name>:<count>:<marker file>` kills the process with SIGKILL the `count`-th time (from 1) that it
-reaches `name`, once: the marker file is created first, and where it exists nothing happens. Without the variable a
-fail point is one comparison.
+reaches `name`, once: the marker file is created first, and where it exists nothing happens. With
+`<name>@stop:<count>:<marker file>` SIGSTOP stops it instead. Without the variable a fail point is one comparison.
 
 It is in the product because what it tests is there: `NAMES` lists the places in state worker, driver and materializer.
 """
@@ -23,6 +23,7 @@ NAMES: Final = (
     "worker.after_summary",
     "driver.before_commit",
     "driver.after_commit",
+    "driver.in_sink",
     "driver.after_sink",
     "materializer.during_fold",
     "materializer.during_upload",
@@ -32,7 +33,8 @@ NAMES: Final = (
 )
 """All fail points; the crash matrix goes through all of them."""
 
-_armed: tuple[str, int, str] | None = None
+_STOP: Final = "@stop"
+_armed: tuple[str, int, str, signal.Signals] | None = None
 _reached: int = 0
 
 
@@ -43,14 +45,15 @@ def arm(setting: str | None) -> None:
     if not setting:
         _armed = None
         return
-    name, count, marker = setting.split(":", 2)
+    place, count, marker = setting.split(":", 2)
+    name, sent = place.removesuffix(_STOP), signal.SIGSTOP if place.endswith(_STOP) else signal.SIGKILL
     if name not in NAMES:
         raise ValueError(f"{VARIABLE}: no fail point {name!r}; there are {', '.join(NAMES)}")
-    _armed = (name, int(count), marker)
+    _armed = (name, int(count), marker, sent)
 
 
 def fail_point(name: str) -> None:
-    """Kill this process if the place is armed."""
+    """Kill or stop this process if the place is armed."""
     if _armed is None or _armed[0] != name:
         return
     _kill_if_due()
@@ -65,7 +68,7 @@ def _kill_if_due() -> None:
     if _reached < _armed[1] or marker.exists():
         return
     marker.touch()
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), _armed[3])
 
 
 arm(os.environ.get(VARIABLE))

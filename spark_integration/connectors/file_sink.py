@@ -42,6 +42,7 @@ from varvite.spark_integration.connectors.sink import Sink
 from varvite.spark_integration.connectors.spark_file_log import DIRECTORY, LoggedFile, SparkFileLog
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, FencedError, InvalidRequestError
+from varvite.storage.fail_point import fail_point
 from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ class FileSink(Sink):
         log = self._begin(commit) if self._log is None else self._log
         # The first file shows readers the columns.
         files = [] if _is_empty(df) and self._has_files else self._write_files(df, commit)
+        fail_point("driver.in_sink")
         if files or is_first:
             self._add_entry(log, files, commit)
         self._has_files = self._has_files or bool(files)

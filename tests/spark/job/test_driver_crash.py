@@ -1,4 +1,4 @@
-"""Drivers killed with SIGKILL at every step between the tasks' answer and Spark's acknowledgement; real processes."""
+"""Drivers killed with SIGKILL, or stopped, at every step between the tasks' answer and Spark's acknowledgement."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -33,6 +34,16 @@ def write_files(directory: Path, files: int) -> list[tuple[object, ...]]:
 
 def run_driver(directory: Path, point: str | None, master: str = "local[2,4]") -> int:
     """One run of the driver; its exit code, negative for a signal."""
+    process = start_driver(directory, point, master)
+    try:
+        return process.wait(240)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def start_driver(directory: Path, point: str | None, master: str = "local[2,4]") -> subprocess.Popen[bytes]:
+    """A driver process, armed at a fail point if one is named."""
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
     environment.pop("VARVITE_FAIL_POINT", None)
@@ -40,12 +51,7 @@ def run_driver(directory: Path, point: str | None, master: str = "local[2,4]") -
         environment["VARVITE_FAIL_POINT"] = f"{point}:2:{directory / point}"
     command = [sys.executable, "-m", "tests.spark.drivers.crash_driver", str(directory), master]
     with (directory / "driver.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    try:
-        return process.wait(240)
-    finally:
-        process.kill()
-        process.wait()
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def output(directory: Path) -> list[tuple[object, ...]]:
@@ -57,11 +63,32 @@ def output(directory: Path) -> list[tuple[object, ...]]:
 def test_a_driver_killed_before_and_after_the_commit_and_after_the_sink_loses_and_doubles_nothing(
     tmp_path: Path,
 ) -> None:
-    expected = write_files(tmp_path, 7)
-    for point in ("driver.before_commit", "driver.after_commit", "driver.after_sink"):
+    expected = write_files(tmp_path, 9)
+    for point in ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink"):
         assert run_driver(tmp_path, point) == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-2000:]
         assert (tmp_path / point).exists()
     assert run_driver(tmp_path, None) == 0, (tmp_path / "driver.log").read_text()[-2000:]
+    assert output(tmp_path) == in_order(expected)
+
+
+@pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL], ids=["wakes up", "is killed"])
+def test_a_driver_that_stands_still_while_it_writes_output_doubles_nothing(tmp_path: Path, end: signal.Signals) -> None:
+    """Another one takes over and processes everything; whoever reads all files sees each row once."""
+    expected = write_files(tmp_path, 5)
+    stalled = start_driver(tmp_path, "driver.in_sink@stop")
+    try:
+        deadline_s = time.monotonic() + 120
+        while Path(f"/proc/{stalled.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < deadline_s, (tmp_path / "driver.log").read_text()[-2000:]
+            time.sleep(0.1)
+        assert run_driver(tmp_path, None) == 0, (tmp_path / "driver.log").read_text()[-2000:]
+        stalled.send_signal(end)
+        assert stalled.wait(120) != 0
+    finally:
+        stalled.kill()
+        stalled.wait()
+    if end == signal.SIGCONT:
+        assert "FencedError" in (tmp_path / "driver.log").read_text()
     assert output(tmp_path) == in_order(expected)
 
 
