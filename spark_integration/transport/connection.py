@@ -1,7 +1,7 @@
 """Connects a pump to the state worker of its partition: directly, or through the parent, which it may start.
 
-The start is free of races: the holder of the lock looks again, binds the parent's socket itself and hands it over, so
-that requests wait in the socket while the parent still imports.
+The start is free of races. The holder of the lock looks again, binds the parent's socket itself and hands it over.
+Requests wait in the socket while the parent still imports.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The function given to `mapInArrow`: streams a partition's rows through its state worker.
 
 The calling thread reads the answer and yields it, which is Spark's back-pressure; a second thread reads Spark's input
-and sends it. Each direction waits only for its own end, so the two cannot block each other. Reading Spark's input in
-a thread of its own is sound: it is the plain Arrow reader on the worker's input stream, nobody else reads from it
-before the pump has returned, and Spark's own pipelined mode does the same. If the pump raises while that thread
-still reads, Spark discards the Python worker.
+and sends it. Each direction waits only for its own end, so the two cannot block each other. Spark's input may be read
+in a thread of its own: it is the plain Arrow reader on the worker's input stream, and nobody else reads from it before
+the pump has returned. Spark's own pipelined mode does the same. If the pump raises while that thread still reads,
+Spark discards the Python worker.
 
 Invariants: I2 (each execution has a new tag), I3 (a pump that ends early makes the worker drop the attempt).
 """

@@ -1,12 +1,12 @@
 """The warm parent of an executor's state workers: `python -m varvite.spark_integration.worker.process.parent`.
 
-Started by the first task that needs one (`transport.connection`), it imports what workers need, forks one child per
-worker name on request and again if that one died. It is reached at the socket that its starter has bound, so a
-request may wait there while the parent still imports.
+The first task that needs one starts it (`transport.connection`). It imports what workers need. On request it forks one
+child per worker name, and again if that one died. Its starter has bound the socket at which it is reached, so a request
+may wait there while the parent still imports.
 
-It ends, and its children with it, when the executor's JVM ends or when its socket leaves the executor's directory
-(`spark.stop()` deletes that directory while the JVM lives on). It never computes with Arrow and starts no thread: a
-fork copies only the calling thread, and a lock that another one holds would stay locked in the child.
+It ends, and its children with it, when the executor's JVM ends. It also ends when its socket leaves the executor's
+directory: `spark.stop()` deletes that directory while the JVM lives on. It never computes with Arrow and starts no
+thread. A fork copies only the calling thread, and a lock that another one holds would stay locked in the child.
 
 Invariant: I9 (what it deletes when the executor is gone is cache), I10 (the log is cut).
 """
