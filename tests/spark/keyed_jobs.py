@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,6 +168,14 @@ def kill_state_workers(spark: SparkSession) -> int:
     for pid in workers:
         os.kill(pid, signal.SIGKILL)
     return len(workers)
+
+
+def kill_parents(spark: SparkSession) -> None:
+    """SIGKILL to the parents of the state workers, which go along; the next ones read the environment anew."""
+    for home in homes(Path(spark.conf.get("spark.local.dir") or "")):
+        while (report := probe(home)) is not None:
+            os.kill(report.pid, signal.SIGKILL)
+            time.sleep(0.01)
 
 
 BACKENDS = {"hashmap": HashMapStateBackend(), "rocksdb": EmbeddedRocksDBStateBackend()}

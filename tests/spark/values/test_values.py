@@ -40,6 +40,7 @@ from tests.spark.functions.values import (
     varvite_takes_frame,
     varvite_takes_row,
 )
+from tests.spark.keyed_jobs import kill_parents
 from tests.spark.programs.test_spark_programs import ROCKSDB
 from tests.tidy.pages.doc_blocks import ROOT
 from varvite import StreamExecutionEnvironment
@@ -107,10 +108,12 @@ def session(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
         spark.conf.set(name, value)
     environment: dict[str, str] = spark.sparkContext.environment
     environment["TZ"] = LOCAL
+    kill_parents(spark)
     (tmp_path / "in").mkdir()
     pq.write_table(input_table(), tmp_path / "in" / "0.parquet", coerce_timestamps="us")
     yield spark
     del environment["TZ"]
+    kill_parents(spark)
     for name, value in before.items():
         spark.conf.set(name, value or "")
 
