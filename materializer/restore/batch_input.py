@@ -43,6 +43,25 @@ class LocationFiles(Protocol):
         ...
 
 
+class ReadOnce:
+    """Files of a checkpoint location, each of which is read once."""
+
+    def __init__(self, files: LocationFiles) -> None:
+        self._files = files
+        self._read: dict[str, bytes | None] = {}
+
+    def read(self, name: str) -> bytes | None:
+        if name not in self._read:
+            self._read[name] = self._files.read(name)
+        return self._read[name]
+
+    def list_names(self, name: str) -> Iterable[str]:
+        return self._files.list_names(name)
+
+    def url(self, name: str) -> str:
+        return self._files.url(name)
+
+
 def input_identity(files: LocationFiles, batch: int) -> str | None:
     """The identity of what a planned batch reads; None if Spark has no offsets of it (any more).
 

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from varvite.changelog.chain.reader import in_parallel
-from varvite.materializer.restore.batch_input import input_identity
+from varvite.materializer.restore.batch_input import ReadOnce, input_identity
 from varvite.materializer.restore.decision import SparkLocation
 from varvite.materializer.restore.spark_files import query_id_of
 from varvite.storage.errors import MissingObjectError
@@ -29,7 +29,7 @@ def read_location(store: ObjectStore) -> SparkLocation:
     except MissingObjectError:
         query_id = None
     planned = _batches(store, "offsets")
-    files = _Files(store)
+    files = ReadOnce(_Files(store))
     identities = in_parallel(lambda n: input_identity(files, n), planned)
     return SparkLocation(
         query_id=query_id,
@@ -39,19 +39,16 @@ def read_location(store: ObjectStore) -> SparkLocation:
 
 
 class _Files:
-    """The location's files; each is read once."""
+    """The location's files."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._read: dict[str, bytes | None] = {}
 
     def read(self, name: str) -> bytes | None:
-        if name not in self._read:
-            try:
-                self._read[name] = self._store.get(name)
-            except MissingObjectError:
-                self._read[name] = None
-        return self._read[name]
+        try:
+            return self._store.get(name)
+        except MissingObjectError:
+            return None
 
     def list_names(self, name: str) -> list[str]:
         return [meta.name.rpartition("/")[2] for meta in self._store.list(f"{name}/")]

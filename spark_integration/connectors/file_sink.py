@@ -89,17 +89,21 @@ _KINDS: Final[dict[type[OutputOwner | OutputCommit], bytes]] = {OutputOwner: b"O
 
 def commit_name(commit: SinkCommit) -> str:
     """Name of the marker of a commit whose output is complete."""
-    return f"{MARKERS}/commit-{commit.seq:020d}-{commit.token}"
+    return f"{MARKERS}/commit-{_number(commit)}"
 
 
 def writer_name(commit: SinkCommit) -> str:
     """Name of the marker of a run whose first output is that of a commit."""
-    return f"{MARKERS}/writer-{commit.seq:020d}-{commit.token}"
+    return f"{MARKERS}/writer-{_number(commit)}"
 
 
 def attempt_directory(commit: SinkCommit) -> str:
     """Name of the directory of a commit's files."""
-    return f"batch_id={commit.batch}/attempt-{commit.seq:020d}-{commit.token}"
+    return f"batch_id={commit.batch}/attempt-{_number(commit)}"
+
+
+def _number(commit: SinkCommit) -> str:
+    return f"{commit.seq:020d}-{commit.token}"
 
 
 def batch_of(file: LoggedFile) -> int:
@@ -218,8 +222,7 @@ class FileSink(Sink):
         self._check_newest(commit)
         if log.is_new and self._last is not None:
             log.append(self._files_of_an_older_version())
-        self._remove(log, commit)
-        self._has_files = bool(log.files())
+        self._has_files = self._remove(log, commit)
         # A marker of a line that a restored backup has replaced would hide this one.
         self._delete_markers(at_least=commit.seq)
         self._clean(commit)
@@ -274,11 +277,12 @@ class FileSink(Sink):
                 self._files.delete(f"{MARKERS}/{name}")
                 del self._markers[name]
 
-    def _remove(self, log: SparkFileLog, commit: SinkCommit) -> None:
-        """Take the files of this batch and of later ones out of the log, and delete them."""
-        removed = log.remove(lambda file: batch_of(file) >= commit.batch)
+    def _remove(self, log: SparkFileLog, commit: SinkCommit) -> bool:
+        """Take the files of this batch and of later ones out of the log, and delete them; True if others are left."""
+        removed, left = log.remove(lambda file: batch_of(file) >= commit.batch)
         for place in sorted({_place_of(file)[1] for file in removed}):
             self._files.delete(place)
+        return left > 0
 
     def _clean(self, commit: SinkCommit) -> None:
         """Delete what older attempts at a batch have left, which count in no entry."""

@@ -121,17 +121,18 @@ class SparkFileLog:
                     self._files.delete(entry_name(old))
         return True
 
-    def remove(self, is_gone: Callable[[LoggedFile], bool]) -> list[LoggedFile]:
-        """Overwrite the entries that name such files, the newest first; the files that they named."""
+    def remove(self, is_gone: Callable[[LoggedFile], bool]) -> tuple[list[LoggedFile], int]:
+        """Overwrite the entries that name such files, the newest first; those files, and the number of all others."""
         removed: list[LoggedFile] = []
+        left = 0
         for number in reversed(self._numbers()):
             files = self._read(number)
-            gone = [file for file in files if is_gone(file)]
-            if gone:
-                kept = [file for file in files if not is_gone(file)]
+            kept = [file for file in files if not is_gone(file)]
+            left += len(kept)
+            if len(kept) < len(files):
                 self._files.replace_whole(entry_name(number), encode_entry(kept))
-                removed += gone
-        return removed
+                removed += [file for file in files if is_gone(file)]
+        return removed, left
 
     def _numbers(self) -> range:
         """The newest compact entry and those after it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from varvite.changelog.commit.base_decision import SparkProgress
-from varvite.materializer.restore.batch_input import input_identity, is_identified
+from varvite.materializer.restore.batch_input import ReadOnce, input_identity, is_identified
 from varvite.materializer.restore.spark_files import query_id_of
 from varvite.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
 from varvite.storage.errors import CorruptDataError, MissingObjectError
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+    from varvite.materializer.restore.batch_input import LocationFiles
 
 
 class SparkCheckpoint:
@@ -63,23 +65,27 @@ class SparkCheckpoint:
             MissingObjectError: Spark has no offsets of that batch (any more).
             IncompatibleError: An unknown version of the offset log.
         """
-        source_hash = input_identity(self, batch)
-        if source_hash is None:
+        return self._identity(self, batch)
+
+    def _identity(self, files: LocationFiles, batch: int) -> str:
+        identity = input_identity(files, batch)
+        if identity is None:
             raise MissingObjectError(
                 "Spark's checkpoint location has no offsets of this batch; restore the location",
                 batch=batch,
                 object_name=self.url(f"offsets/{batch}"),
             )
-        return source_hash
+        return identity
 
     def progress(self, batch: int) -> SparkProgress:
         """The input of the choice of a base, for the batch that Spark starts now. Raises as `source_hash`."""
+        files = ReadOnce(self)
         return SparkProgress(
             batch=batch,
             query_id=self.query_id(),
-            source_hash=self.source_hash(batch),
-            previous_source_hash=input_identity(self, batch - 1) if batch > 0 else None,
-            is_identified=is_identified(self, batch),
+            source_hash=self._identity(files, batch),
+            previous_source_hash=input_identity(files, batch - 1) if batch > 0 else None,
+            is_identified=is_identified(files, batch),
         )
 
     def latest_planned_batch(self) -> int | None:

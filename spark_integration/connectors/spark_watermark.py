@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 
+from varvite.spark_integration.plan.stateless import children_of
 from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _handed_on(node: Any, watermark_ms: int) -> int | None:
     """The watermark behind a node of a physical plan, by the rule of Spark's `PropagateWatermarkSimulator`."""
     if node.nodeName() == "EventTimeWatermark":
         return watermark_ms
-    inputs = [_handed_on(child, watermark_ms) for child in _children(node)]
+    inputs = [_handed_on(child, watermark_ms) for child in children_of(node)]
     least_ms = min((time for time in inputs if time is not None), default=None)
     if least_ms is None or node.nodeName() != _JOIN:
         return least_ms
@@ -83,9 +84,4 @@ def _handed_on(node: Any, watermark_ms: int) -> int | None:
 
 
 def _has_join(node: Any) -> bool:
-    return node.nodeName() == _JOIN or any(map(_has_join, _children(node)))
-
-
-def _children(node: Any) -> list[Any]:
-    children = node.children()
-    return [children.apply(number) for number in range(children.size())]
+    return node.nodeName() == _JOIN or any(map(_has_join, children_of(node)))

@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from varvite.spark_integration.transport.home import PARENT_SOCKET, connect, executor_home, worker_name
-from varvite.spark_integration.transport.wire import Channel, ListWorkers, ParentReport, PeerLostError
+from varvite.spark_integration.transport.connection import parent_report
+from varvite.spark_integration.transport.home import executor_home, worker_name
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -56,21 +56,10 @@ def kill_workers(job_id: str, _: Iterable[Any] = ()) -> None:
     """Kill the job's state workers on this executor. They hold only cache (I9)."""
     prefix = worker_name(job_id, 0).removesuffix("0")
     try:
-        connection = connect(executor_home(os.environ), PARENT_SOCKET)
+        report = parent_report(executor_home(os.environ), _ANSWER_TIMEOUT_S)
     except (OSError, InvalidRequestError):
         return
-    if connection is None:
-        return
-    channel = Channel(connection)
-    try:
-        channel.set_timeout(_ANSWER_TIMEOUT_S)
-        channel.send_message(ListWorkers())
-        report = channel.receive_message(ParentReport)
-    except PeerLostError:
-        return
-    finally:
-        channel.close()
-    for worker in report.workers:
+    for worker in report.workers if report is not None else ():
         if worker.worker.startswith(prefix):
             with suppress(ProcessLookupError):
                 os.kill(worker.pid, signal.SIGKILL)  # also one that SIGSTOP has stopped

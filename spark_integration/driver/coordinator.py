@@ -95,8 +95,6 @@ class Coordinator:
         self._watermark = SparkWatermark(plan.input.sparkSession, plan.job) if plan.is_spark_watermark else None
         self._context = spark.sparkContext
         self._stop_requested = threading.Event()
-        self._epoch: int | None = None
-        """Of a run that has taken over and not ended."""
         self._cancelled = threading.Event()
         self._in_batch = threading.Lock()
         self.statistics = self._services.statistics
@@ -119,8 +117,7 @@ class Coordinator:
     def take_over(self) -> None:
         """Fence older runs off; before the query is started."""
         self._sink.prepare(self._run.record.job_id)
-        self._epoch = self._start.take_over().epoch
-        self._services.start(self._epoch)
+        self._services.start(self._start.take_over().epoch)
 
     @property
     def metrics_port(self) -> int | None:
@@ -153,9 +150,7 @@ class Coordinator:
         """Release everything that the run holds: the query has ended. May be called twice."""
         self._stop_requested.set()
         self._services.close()
-        epoch, self._epoch = self._epoch, None
-        if epoch is not None:
-            self._start.mark_stopped(epoch)
+        self._start.mark_stopped()
         self._run.close()
         self._executor.close()
 

@@ -67,6 +67,7 @@ class JobStart:
         self._tokens = tokens
         self.marks_run = False
         """Leave a mark while the run goes on, by which `varvite restore` sees it."""
+        self._mark: str | None = None
 
     @classmethod
     def open(
@@ -127,26 +128,26 @@ class JobStart:
                 origin.commit, self.checkpoint.known_query_id(), lambda slot: self._copy_state(origin, slot)
             )
         _log.info("job %s: run %d took the chain over at %s", self._plan.job, fence.epoch, self.run.store.url)
-        self._mark_running(fence.epoch)
+        if self.marks_run:
+            self._mark_running(layout.running(fence.epoch))
         return fence
 
-    def _mark_running(self, epoch: int) -> None:
+    def _mark_running(self, mark: str) -> None:
         """Leave a mark for `varvite restore`, which is for stopped jobs, and delete those of runs that crashed."""
-        if not self.marks_run:
-            return
+        self._mark, store = mark, self.run.store
         try:
-            store = self.run.store
-            store.put(layout.running(epoch), b"")
-            store.delete([meta.name for meta in store.list(layout.RUNNING) if meta.name < layout.running(epoch)])
+            store.put(mark, b"")
+            store.delete([meta.name for meta in store.list(layout.RUNNING) if meta.name < mark])
         except VarviteError as error:
             _log.warning("job %s: `varvite restore` will not see that this run goes on: %s", self._plan.job, error)
 
-    def mark_stopped(self, epoch: int) -> None:
-        """Delete the mark: the run has ended orderly."""
-        if not self.marks_run:
+    def mark_stopped(self) -> None:
+        """Delete the mark, if there is one: the run has ended orderly. May be called twice."""
+        mark, self._mark = self._mark, None
+        if mark is None:
             return
         try:
-            self.run.store.delete([layout.running(epoch)])
+            self.run.store.delete([mark])
         except VarviteError as error:
             _log.warning(
                 "job %s: `varvite restore` will take this run for one that goes on, and need --force: %s",

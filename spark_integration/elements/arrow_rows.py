@@ -11,7 +11,7 @@ import keyword
 from collections import _tuplegetter  # type: ignore[attr-defined]  # the C property of namedtuple: 40 ns a read
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,11 +27,8 @@ from varvite.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-Values = TypeVar("Values")
 _ROW_API: Final = frozenset({"asDict"})
 _NAMELESS: Final = frozenset({tuple, list})
-_SHOWN_CHARACTERS: Final = 200
-"""Of a value in an error."""
 _tuple_getitem: Final = tuple.__getitem__
 
 

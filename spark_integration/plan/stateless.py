@@ -81,14 +81,18 @@ def spark_watermarks(plan: Any) -> int:
     is_processing_time = name.startswith("TransformWithState") and str(plan.timeMode()) == "ProcessingTime"
     if name in _WITHOUT_WATERMARK or is_processing_time:
         return 0
-    children = plan.children()
-    return sum(spark_watermarks(children.apply(number)) for number in range(children.size()))
+    return sum(map(spark_watermarks, children_of(plan)))
+
+
+def children_of(node: Any) -> list[Any]:
+    """The children of a node of Spark's plans, logical or physical."""
+    children = node.children()
+    return [children.apply(number) for number in range(children.size())]
 
 
 def has_spark_state(plan: Any) -> bool:
     """Tell whether a logical plan has a streaming operator of Spark that keeps state: each batch must be executed."""
-    name, children = str(plan.nodeName()), plan.children()
-    inputs = [children.apply(number) for number in range(children.size())]
+    name, inputs = str(plan.nodeName()), children_of(plan)
     streaming = sum(bool(each.isStreaming()) for each in inputs)
     keeps = name in _WITH_STATE or name.startswith("TransformWithState") or "GroupsWithState" in name
     return (keeps and streaming > 0) or (name == "Join" and streaming > 1) or any(map(has_spark_state, inputs))

@@ -67,6 +67,24 @@ class WorkerLaunch:
     """For reaching a worker that has just ended, or is just ending."""
 
 
+def parent_report(home: WorkerHome, timeout_s: float) -> ParentReport | None:
+    """The report of the home's parent about itself and its workers; None if none runs, or it is just ending.
+
+    Raises OSError.
+    """
+    connection = connect(home, PARENT_SOCKET, timeout_s=timeout_s)
+    if connection is None:
+        return None
+    channel = Channel(connection)
+    try:
+        channel.send_message(ListWorkers())
+        return channel.receive_message(ParentReport)
+    except PeerLostError:
+        return None
+    finally:
+        channel.close()
+
+
 class WorkerConnector:
     """Connects to the workers of one home."""
 
@@ -121,18 +139,12 @@ class WorkerConnector:
         for pause_s in _END_PAUSES_S:
             self._clock.sleep(pause_s)
             try:
-                connection = connect(self._home, PARENT_SOCKET, timeout_s=_REPORT_TIMEOUT_S)
-                if connection is None:
-                    return None
-                channel = Channel(connection)
-                try:
-                    channel.send_message(ListWorkers())
-                    ended = channel.receive_message(ParentReport).ended
-                finally:
-                    channel.close()
-            except (PeerLostError, OSError):
+                report = parent_report(self._home, _REPORT_TIMEOUT_S)
+            except OSError:
                 return None
-            code = next((end.exit_code for end in ended if end.pid == pid), None)
+            if report is None:
+                return None
+            code = next((end.exit_code for end in report.ended if end.pid == pid), None)
             if code is not None:
                 return code
         return None

@@ -6,8 +6,9 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from varvite.spark_integration.transport.home import PARENT_SOCKET, WorkerHome, connect
-from varvite.spark_integration.transport.wire import Channel, ListWorkers, ParentReport, PeerLostError
+from varvite.spark_integration.transport.connection import parent_report
+from varvite.spark_integration.transport.home import WorkerHome
+from varvite.spark_integration.transport.wire import ParentReport
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -16,18 +17,7 @@ if TYPE_CHECKING:
 
 def probe(home: WorkerHome, timeout_s: float = 10.0) -> ParentReport | None:
     """The report of the home's parent about itself and its workers; None if none runs. Raises OSError."""
-    connection = connect(home, PARENT_SOCKET)
-    if connection is None:
-        return None
-    channel = Channel(connection)
-    channel.set_timeout(timeout_s)
-    try:
-        channel.send_message(ListWorkers())
-        return channel.receive_message(ParentReport)
-    except PeerLostError:
-        return None  # it was just ending
-    finally:
-        channel.close()
+    return parent_report(home, timeout_s)
 
 
 def homes(local_directory: Path) -> list[WorkerHome]:
