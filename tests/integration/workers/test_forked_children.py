@@ -20,20 +20,10 @@ from varvite.spark_integration.processes import EXIT_FORKED
 from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
 CHILD_LIVES_S = 30
 PROMPTLY_S = 10
-
-
-@pytest.fixture
-def executor(tmp_path: Path) -> Iterator[Executor]:
-    executor = Executor(tmp_path)
-    yield executor
-    pids = executor.pids()
-    executor.end()
-    assert eventually(lambda: not any(alive(p) for p in pids), 5), "a process was left behind"
 
 
 def called(executor: Executor, function: Callable[[], float], task_attempt: int) -> dict[str, float]:

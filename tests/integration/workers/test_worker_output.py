@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.workers.echo_state_worker import facts_of
-from tests.workers.state_worker_setup import Executor, alive, eventually
+from tests.workers.state_worker_setup import Executor
 from varvite.changelog.working_stores.options import BackendSettings
 from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.transport.home import log_tail
@@ -18,17 +18,7 @@ from varvite.spark_integration.worker.process.output import LINE_BYTES_MAX
 from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-
-@pytest.fixture
-def executor(tmp_path: Path) -> Iterator[Executor]:
-    executor = Executor(tmp_path)
-    yield executor
-    pids = executor.pids()
-    executor.end()
-    assert eventually(lambda: not any(alive(p) for p in pids), 5), "a process was left behind"
+    from collections.abc import Callable
 
 
 def called(executor: Executor, function: Callable[[], float], task_attempt: int = 0) -> float:
