@@ -47,7 +47,7 @@ WRITTEN_ONCE = ("seg", "pack", "snapdata", "savepointdata")
 """Areas whose names are each for one object only."""
 LOG_BATCHES_MAX = 12
 """Batches of log that are left when the materializer works without faults (I10)."""
-QUIET_STEPS, QUIET_BATCH_STEPS = 4500, 500
+QUIET_STEPS, QUIET_BATCH_STEPS = 9000, 500
 """Steps within which the system must get so far without faults, and how many more for each batch that it must make."""
 MEMORY_DISK = Path("/dev/shm")
 SMALL_PARTS: Any = {
