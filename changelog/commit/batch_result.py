@@ -13,7 +13,7 @@ import msgspec
 
 from varvite.storage.errors import InvalidRequestError, InvariantError
 from varvite.storage.format import layout
-from varvite.storage.format.records import ObjectSlice, OperatorLayout, SnapshotFile
+from varvite.storage.format.records import InputPosition, ObjectSlice, OperatorLayout, SnapshotFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +66,8 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of this batch, when it began."""
     operators: tuple[OperatorLayout, ...]
     results: tuple[PartitionResult, ...]
+    position: InputPosition | None = None
+    """The end of its input, if the offsets say all."""
     dropped: frozenset[str] = frozenset()
     """Operators whose state is dropped on purpose. To leave out any other operator of the base is an error."""
 

@@ -150,6 +150,8 @@ def plan_import(fence: Fence, source: Commit, state: CopiedState, token: str) ->
         log=state.log,
         images=state.images,
         line=tuple(link for link in state.line if link != ORIGIN),
+        # Another job's sources are not this one's.
+        position=source.position if source.job_id == fence.job_id else None,
         source=source_of(source),
     )
     stored = StoredCommit(commit, 0)

@@ -84,6 +84,8 @@ class ChainOwner:
         self._fence: Fence | None = None
         self._last_seq = 0
         self._is_unclear = False
+        self._commits: dict[Link, Commit] = {}
+        """Commits that the start has read."""
 
     @property
     def reader(self) -> ChainReader:
@@ -122,16 +124,34 @@ class ChainOwner:
                 return fence
         raise DidNotHappenError(f"the chain could not be taken over in {TAKE_OVER_TRIES} tries; stop the other writers")
 
+    def newest(self) -> Commit | None:
+        """The newest commit on the line of this run's fence; None without any. Raises as `ChainReader.read_commit`."""
+        return self._commit(self.fence.commit)
+
+    def parent_of(self, commit: Commit) -> Commit | None:
+        """The commit that a commit was executed on; None if it is the first. Raises as `ChainReader.read_commit`."""
+        return self._commit(commit.parent)
+
+    def restore_request(self) -> RestoreRequest | None:
+        """The operator's choice of a commit to start from; None without one."""
+        fence = self.fence
+        if fence.restore is None:
+            return None
+        return RestoreRequest(fence.restore, self._reader.find_commit(fence.restore), fence.chosen_ahead)
+
+    def _commit(self, link: Link) -> Commit | None:
+        """A commit, which is read once."""
+        if link == ORIGIN:
+            return None
+        if link not in self._commits:
+            self._commits[link] = self._reader.read_commit(link).commit
+        return self._commits[link]
+
     def choose_base(self, spark: SparkProgress, sink: SinkCommit | None = None) -> Execute | Adopt:
         """Read what BASE needs and decide; errors as `decide_base` and `ChainReader.read_commit`."""
-        fence = self.fence
-        newest = None if fence.commit == ORIGIN else self._reader.read_commit(fence.commit).commit
-        parent = None
-        if newest is not None and needs_parent(spark, newest) and newest.parent != ORIGIN:
-            parent = self._reader.read_commit(newest.parent).commit
-        restore = None
-        if fence.restore is not None:
-            restore = RestoreRequest(fence.restore, self._reader.find_commit(fence.restore), fence.chosen_ahead)
+        fence, newest = self.fence, self.newest()
+        parent = self.parent_of(newest) if newest is not None and needs_parent(spark, newest) else None
+        restore = self.restore_request()
         try:
             return decide_base(spark, ChainProgress(newest, parent, bounds_of(fence)), sink, restore)
         except VarviteError as error:
@@ -142,6 +162,7 @@ class ChainOwner:
         line = self._reader.load_line(base_link(decision), self._max_parallelism)
         # A run of few batches would never know as many commits as are retained, and so never raise the cut.
         older = self._reader.retained_before(line, policy.retained - len(line.commits), bounds_of(self.fence))
+        self._commits.clear()
         return chain_state.begin(self.fence, line.view, line.commits, policy, older)
 
     def append(self, plan: CommitPlan) -> float:

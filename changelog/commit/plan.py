@@ -172,6 +172,7 @@ def _draft(
         tiles=tiles,
         full=state.view.full,
         path=state.view.path,
+        position=facts.position,
     )
 
 

@@ -152,6 +152,11 @@ class JobRun:
         return self._state is not None
 
     @property
+    def chain(self) -> ChainOwner:
+        """The chain, as this run owns it."""
+        return self._chain
+
+    @property
     def fence(self) -> Fence:
         """This run's fence."""
         return self._chain.fence

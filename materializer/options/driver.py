@@ -22,6 +22,15 @@ CHECKPOINT_INTERVAL: Final = ConfigOption(
     "query's writer wins.",
     unset="as in Spark, a batch follows the one before at once",
 )
+PROGRESS: Final = ConfigOption(
+    key="execution.checkpointing.progress",
+    type=choice("auto", "chain", "spark"),
+    default="auto",
+    description="Place where each batch writes the position of its input. `chain`: in its checkpoint alone, from which "
+    "each start makes Spark's checkpoint location. `spark`: in Spark's logs as well, which takes two more writes. "
+    "`auto`: `chain` if the query's sources (rate and Kafka) and trigger (one that does not end) allow it. Set `chain` "
+    "for other sources only if they keep nothing in the location but where they began.",
+)
 MAX_PARALLELISM: Final = ConfigOption(
     key="pipeline.max-parallelism",
     type=INTEGER,

@@ -11,7 +11,7 @@ The identity is sha256, in hex, of the end offsets. With sources of files anothe
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from varvite.materializer.restore.spark_files import (
     NO_OFFSET,
@@ -25,6 +25,10 @@ from varvite.materializer.restore.spark_files import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+
+_BEGINNING: Final = "0"
+"""Name of the file that a source writes once: the begin of what it reads."""
 
 
 class LocationFiles(Protocol):
@@ -79,6 +83,23 @@ def input_identity(files: LocationFiles, batch: int) -> str | None:
     return identity if lines is None else f"{identity}.{_hash(lines)}"
 
 
+def written_once(files: LocationFiles, batch: int) -> dict[str, bytes] | None:
+    """The files that the sources of a planned batch have written once, by name; lists the sources' directories.
+
+    None if offsets and these files do not say all that the sources have read: they keep lists, or only count.
+    """
+    written: dict[str, bytes] = {}
+    for source, offset, _ in _offsets(files, batch) or ():
+        directory = f"sources/{source}"
+        names = {name for name in files.list_names(directory) if not name.startswith(".")}
+        if names - {_BEGINNING} or file_log_number(offset) is not None or (is_counter(offset) and not names):
+            return None
+        data = files.read(f"{directory}/{_BEGINNING}") if names else None
+        if data is not None:
+            written[f"{directory}/{_BEGINNING}"] = data
+    return written
+
+
 def is_identified(files: LocationFiles, batch: int) -> bool:
     """Does `input_identity` tell all rows of a planned batch? Lists the directories of its sources.
 
@@ -93,7 +114,7 @@ def is_identified(files: LocationFiles, batch: int) -> bool:
             has_files = True
             continue
         names = {name for name in files.list_names(f"sources/{source}") if not name.startswith(".")}
-        if names - {"0"} or (is_counter(offset) and not names):
+        if names - {_BEGINNING} or (is_counter(offset) and not names):
             return False
     return not has_files or _files_of(files, batch, offsets) is not None
 

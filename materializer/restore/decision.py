@@ -2,7 +2,8 @@
 
 Spark's checkpoint location may be missing, ahead of the state or behind it. State and location fit together at a
 checkpoint if it was made by the location's query, from the offsets that the location has for its batch, and if Spark
-has acknowledged that batch. Then the location can be set back to it, and the next batch is the one after.
+has acknowledged that batch. Then the location can be set back to it, and the next batch is the one after. If the
+checkpoint has the position of its input, the query alone counts: the next start makes the location from it.
 
 Invariants: I11 (a mismatch is an error, never a guess).
 """
@@ -38,10 +39,13 @@ class SparkLocation:
         """Does it hold nothing of a query?"""
         return self.query_id is None and not self.hashes and not self.acknowledged
 
-    def begins(self, commit: Commit) -> bool:
-        """Does another query than the commit's begin there at batch 0, which may have been planned?"""
+    def begins(self, commit: Commit, newest: Commit) -> bool:
+        """Does another query than the commit's begin there at batch 0, which may have been planned?
+
+        Not if the newest commit is of it: Spark may write its logs rarely.
+        """
         is_new = not self.acknowledged and max(self.hashes, default=0) == 0
-        return self.query_id is None or (is_new and self.query_id != commit.query_id)
+        return self.query_id is None or (is_new and self.query_id not in (commit.query_id, newest.query_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,10 @@ class RestorePlan:
     """The checkpoint to restore, and the batches to forget."""
 
     commit: Commit
-    forget_above: int | None
+    forget_above: int | None = None
     """Spark must forget the batches above this one; None: the location stays as it is."""
+    begins_anew: bool = False
+    """A new query begins with it at batch 0."""
 
 
 def decide_restore(
@@ -85,8 +91,8 @@ def decide_restore(
         existing = ", ".join(f"{c.seq} (batch {c.batch})" for c in complete) or "none"
         raise StateMissingError(f"no checkpoint is complete and matches the request; complete are: {existing}")
     newest = matching[0]
-    if spark is None or spark.begins(newest):
-        return RestorePlan(newest, None)
+    if spark is None or spark.begins(newest, line[0]):
+        return RestorePlan(newest, begins_anew=spark is not None)
     for commit in matching:
         if _misfit(commit, spark) is None:
             return RestorePlan(commit, _forget_above(commit, line[0], spark))
@@ -106,6 +112,8 @@ def _misfit(commit: Commit, spark: SparkLocation) -> str | None:
     """The reason that Spark cannot continue after this commit's batch; None if it can."""
     if commit.query_id != spark.query_id:
         return f"it is of query {commit.query_id}, the location of query {spark.query_id}"
+    if commit.position is not None:
+        return None
     if commit.batch not in spark.hashes:
         return f"the location has no offsets of batch {commit.batch} (it has {_span(spark)})"
     if not same_input(commit.source_hash, spark.hashes[commit.batch]):
@@ -121,5 +129,7 @@ def _span(spark: SparkLocation) -> str:
 
 def _forget_above(commit: Commit, newest: Commit, spark: SparkLocation) -> int | None:
     """A batch that is only planned may stay if it is the next one, and nothing was executed after the commit."""
+    if commit.position is not None:
+        return None
     is_next = max(spark.hashes) <= commit.batch + 1 and max(spark.acknowledged) <= commit.batch
     return None if is_next and commit.link == newest.link else commit.batch

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.reader import ChainReader, newest_commit
 from varvite.changelog.chain.retention_bounds import RetentionBounds, bounds_of
 from varvite.changelog.commit.ownership import ChainOwner
 from varvite.changelog.commit.run import JobRun
@@ -138,6 +138,7 @@ class JobRestore:
         """Go back to a savepoint, whose state is copied. Raises the errors of `to_checkpoint` and of the copy."""
         self._check_stopped()
         origin.check(self._record.max_parallelism)
+        self._check_followed(origin.commit)
         spark = self._location()
         return self._to_copy(
             decide_restore((origin.commit,), RetentionBounds(), spark, RequestedCheckpoint()), spark, origin
@@ -191,6 +192,20 @@ class JobRestore:
             object_name=mark,
         )
 
+    def _check_followed(self, commit: Commit) -> None:
+        """Raise if no batch has followed the commit, so that its rows may be missing from the output.
+
+        A copy has no parent on which its batch could be executed again.
+        """
+        if commit.position is None or newest_commit(self._reader.head()) != commit.link:
+            return
+        raise InvalidRequestError(
+            f"the state is that of the newest checkpoint ({commit.seq}, batch {commit.batch}), and the output may lack "
+            f"rows of its batch: start the job, which completes it, or type "
+            f"`varvite restore {self._job} --checkpoint {commit.seq}`",
+            job=self._job,
+        )
+
     def _plan(
         self, requested: RequestedCheckpoint, spark: SparkLocation | None, *, with_pins: bool = False
     ) -> tuple[RestorePlan, bool]:
@@ -241,9 +256,11 @@ class JobRestore:
         if self._spark is not None and plan.forget_above is not None and not self._dry_run:
             forgotten = set_back(self._spark, plan.forget_above, number)
         commit = plan.commit
-        if spark is None:
+        if commit.position is not None and not plan.begins_anew:
+            start = f"batch {commit.batch + 1} of query {commit.query_id}, or batch 0 with a new checkpointLocation"
+        elif spark is None:
             start = f"a new location, or the one of query {commit.query_id} as it was after batch {commit.batch}"
-        elif spark.begins(commit):
+        elif plan.begins_anew:
             start = "the location given, where the query begins at batch 0: say where its sources begin"
         else:
             start = f"the location given, whose next batch is {commit.batch + 1}"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from varvite.changelog.working_stores.custom import check_factory
 from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM
 from varvite.materializer.options.table import OPTIONS
+from varvite.materializer.restore.spark_files import query_id_of
 from varvite.spark_integration.api.query import (
     BatchFunction,
     LaunchedQuery,
@@ -25,6 +27,8 @@ from varvite.spark_integration.connectors.element_sinks import OutputSinks
 from varvite.spark_integration.connectors.file_sink import FileSink, check_format
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.heartbeat import with_heartbeat
+from varvite.spark_integration.connectors.private_location import PrivateLocation
+from varvite.spark_integration.connectors.running_query import start_query
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
 from varvite.spark_integration.connectors.source_marker import settle_heartbeat
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
@@ -32,6 +36,7 @@ from varvite.spark_integration.elements.side_by_side import side_by_side
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
 from varvite.spark_integration.options.job_config import resolve
 from varvite.spark_integration.options.levels import option_key, session_level
+from varvite.spark_integration.options.progress_mode import decide_progress
 from varvite.spark_integration.plan.graph import plan_graph, side_output_of
 from varvite.spark_integration.plan.job import (
     JobPlan,
@@ -41,7 +46,7 @@ from varvite.spark_integration.plan.job import (
     missing_checkpoint_location,
     take_option,
 )
-from varvite.spark_integration.plan.stateless import has_spark_state
+from varvite.spark_integration.plan.stateless import has_spark_state, stream_sources
 from varvite.spark_integration.plan.transformations import (
     CollectionSource,
     DataFrameSource,
@@ -58,6 +63,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from varvite.spark_integration.options.job_config import JobConfig
     from varvite.spark_integration.options.levels import OptionLevel
     from varvite.spark_integration.plan.transformations import GraphSettings
 
@@ -211,22 +217,28 @@ class StreamWriter:
         """
         spark = self._environment.spark
         check_worker_python(spark)
+        with ExitStack() as undo:
+            private: list[PrivateLocation] = []
+            undo.callback(lambda: [location.cleanup() for location in private])
+            query = self._start(spark, path, private)
+            undo.pop_all()
+        return query
+
+    def _start(self, spark: SparkSession, path: str | None, private: list[PrivateLocation]) -> VarviteStreamingQuery:
+        """Start the query; a location that is made for it goes with it, and is put into `private`."""
         options = dict(self._options)
-        plan = self._plan(spark, options)
+        plan = self._plan(spark, options, private)
         limit = memory_warning(spark.sparkContext.getConf().get)
         if limit is not None and plan.operators:
             _log.warning("job %s: %s", plan.job, limit)
         sink = self._with_sides(self._make_sink(spark, plan, options, path))
-        at_end = list(self._at_end)
-        trigger = self._trigger
+        at_end = [*self._at_end, *(_cleanup(location) for location in private)]
         collections = self._collections(spark, plan.checkpoint_location)
         if collections:
             opened = {number: collection.open(SystemTokens()) for number, collection in collections.items()}
             plan = replace(plan, input=self._input(spark, plan, opened))
             at_end[:0] = [collection.end for collection in collections.values()]
-            if len(collections) == len(sources_of(self._transformation)):
-                trigger = trigger or {"availableNow": True}
-        trigger = trigger or trigger_every(plan.config.checkpoint_interval_ms)
+        trigger = self._spark_trigger(plan.config)
         limit_s = stop_timeout_s(spark)
         launched = _launch(spark, plan, sink, trigger, StatisticsLog())
         closing: Callable[[], LaunchedQuery] | None = None
@@ -242,6 +254,11 @@ class StreamWriter:
             closing = partial(_launch, spark, following, sink, {"availableNow": True}, log)
         return VarviteStreamingQuery(launched, at_end, stop_timeout_s=limit_s, closing=closing)
 
+    def _spark_trigger(self, config: JobConfig) -> dict[str, Any]:
+        """Spark's trigger: the user's, that of collections alone, or the interval's."""
+        is_bounded = all(isinstance(source, CollectionSource) for source in sources_of(self._transformation))
+        return self._trigger or ({"availableNow": True} if is_bounded else trigger_every(config.checkpoint_interval_ms))
+
     @property
     def parallelism(self) -> int:
         """Partitions of the operators that have no number of their own."""
@@ -252,12 +269,9 @@ class StreamWriter:
         self._at_end.append(call)
         return self
 
-    def _plan(self, spark: SparkSession, options: dict[str, Any]) -> JobPlan:
+    def _plan(self, spark: SparkSession, options: dict[str, Any], private: list[PrivateLocation]) -> JobPlan:
         """Check the query as a whole; removes the checkpoint location from the options."""
         job = check_query_name(self._query_name)
-        location = take_option(options, "checkpointLocation") or location_of_session(spark.conf.getAll, job)
-        if not location:
-            raise missing_checkpoint_location(options)
         config = resolve(self._levels())
         _check_not_running(spark, job)
         if config.has_custom_backend:
@@ -271,13 +285,30 @@ class StreamWriter:
                     f"{config.max_parallelism} key groups (max parallelism)",
                     operator=operator.uid,
                 )
+        rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
+        java_rows: Any = rows._jdf  # noqa: SLF001  as in `dataframe_source`
+        analyzed = java_rows.queryExecution().analyzed()
+        has_collection = any(isinstance(source, CollectionSource) for source in graph.sources)
+        progress = decide_progress(
+            config.progress,
+            [*stream_sources(analyzed), *(["from_collection"] if has_collection else [])],
+            self._spark_trigger(config),
+            has_spark_state=has_spark_state(analyzed),
+        )
+        location = take_option(options, "checkpointLocation") or location_of_session(spark.conf.getAll, job)
+        if not location:
+            if not progress.is_in_chain:
+                raise missing_checkpoint_location(options, progress.reason)
+            private.append(PrivateLocation(config.storage_url, job))
+            location = private[0].url
+        in_chain = _in_chain(spark, str(location), config, job, is_private=bool(private))
+        metadata = in_chain.get("metadata")
         heartbeat = any(isinstance(source, DataFrameSource) for source in graph.sources) and settle_heartbeat(
             HadoopDirectory(spark, str(location)),
+            in_chain,
             option=config.heartbeat_enabled,
             has_timers=any(operator.has_timers for operator in graph.operators),
         )
-        rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
-        java_rows: Any = rows._jdf  # noqa: SLF001  as in `dataframe_source`
         return JobPlan(
             job=job,
             input=with_heartbeat(rows) if heartbeat else rows,
@@ -286,10 +317,13 @@ class StreamWriter:
             preparation=graph.preparation,
             operators=graph.operators,
             checkpoint_location=str(location),
+            is_private_location=bool(private),
+            begun_query_id=query_id_of(metadata, "metadata") if metadata else None,
+            progress=progress,
             parallelism=default_parallelism(spark, self._levels()),
             watermark_delay_ms=graph.watermark_delay_ms,
             is_spark_watermark=graph.is_spark_watermark,
-            has_spark_state=has_spark_state(java_rows.queryExecution().analyzed()),
+            has_spark_state=has_spark_state(analyzed),
             input_delays=graph.input_delays,
             config=config,
             executors=expected_executors(spark.sparkContext.getConf().get),
@@ -335,7 +369,14 @@ class StreamWriter:
             raise InvalidRequestError(
                 f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
             )
-        return FileSink(spark, self._format, str(path), plan.checkpoint_location, options)
+        return FileSink(
+            spark,
+            self._format,
+            str(path),
+            plan.checkpoint_location,
+            options,
+            begun_query_id=plan.begun_query_id,
+        )
 
 
 def default_parallelism(spark: SparkSession, levels: Sequence[OptionLevel]) -> int:
@@ -382,11 +423,26 @@ def _launch(
         writer = writer.option("checkpointLocation", plan.checkpoint_location)
         writer = writer.trigger(**trigger) if trigger else writer  # may raise: not after another run was fenced off
         run.take_over()
-        query = writer.start()
+        query = start_query(writer, plan.progress)
     except BaseException:
         run.stop()
         raise
     return LaunchedQuery(query, run, batches)
+
+
+def _in_chain(
+    spark: SparkSession, location: str, config: JobConfig, job: str, *, is_private: bool
+) -> Mapping[str, bytes]:
+    """The files that the start will make in an empty location."""
+    from varvite.spark_integration.driver.job_start import location_in_chain  # late: it loads everything else
+
+    if next(iter(HadoopDirectory(spark, location).list_names("offsets")), None) is not None:
+        return {}
+    return location_in_chain(config, job, is_private=is_private)
+
+
+def _cleanup(location: PrivateLocation) -> Callable[[bool], None]:
+    return lambda _: location.cleanup()
 
 
 def _rows(

@@ -10,7 +10,10 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 | `collection` | a collection as a stream |
 | `heartbeat` | batches while the input is quiet |
 | `source_marker` | the decision about heartbeats, kept |
-| `spark_progress` | Spark's checkpoint location, read |
+| `spark_progress` | Spark's checkpoint location, read, and made from the chain |
+| `private_location` | checkpoint locations of queries that name none |
+| `running_query` | Spark's query while it runs |
+| `sink_note` | the note of the last commit whose sink is done |
 | `spark_file_log` | Spark's log of the files that count |
 | `spark_watermark` | Spark's own watermark of a query |
 | `hadoop_files` | small files by Hadoop's file systems |

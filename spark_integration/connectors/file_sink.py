@@ -145,6 +145,8 @@ class FileSink(Sink):
         path: str,
         checkpoint_location: str,
         options: Mapping[str, Any] | None = None,
+        *,
+        begun_query_id: str | None = None,
     ) -> None:
         """Check the arguments; nothing is read or written yet.
 
@@ -153,6 +155,7 @@ class FileSink(Sink):
             file_format: csv, json, orc or parquet.
             path: Directory; any URL that Spark can write to.
             checkpoint_location: Spark's checkpoint location of the query.
+            begun_query_id: Id of a query that has begun, and whose location is empty until it starts.
             options: Options of Spark's writer for that format.
 
         Raises:
@@ -162,6 +165,7 @@ class FileSink(Sink):
         self._path = path
         self._files = HadoopDirectory(spark, path)
         self._checkpoint = SparkCheckpoint(spark, checkpoint_location)
+        self._begun_query_id = begun_query_id
         self._options = dict(options or {})
         self._job_id = ""
         self._owner: OutputOwner | None = None
@@ -187,7 +191,7 @@ class FileSink(Sink):
         if self._owner is None:
             self._check_unused()
         else:
-            self._check_owner(self._owner, self._checkpoint.known_query_id())
+            self._check_owner(self._owner, self._begun_query_id or self._checkpoint.known_query_id())
         self._read_markers()
 
     def last_committed(self) -> SinkCommit | None:

@@ -1,6 +1,6 @@
 """The marker of a query's sources beside Spark's checkpoint: whether heartbeats are among them.
 
-Format: docs/reference/formats/query-sources.md.
+Format: docs/reference/formats/checkpoint-location.md.
 
 Spark refuses a checkpoint location with another number of sources. So the decision of the first run holds for the life
 of the location.
@@ -20,7 +20,7 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _log: Final = logging.getLogger(__name__)
 KIND: Final = b"SRCM"
@@ -57,11 +57,14 @@ def decode_sources(data: bytes, object_name: str) -> QuerySources:
     return decode_json(opened.header, QuerySources, "the marker", object_name)
 
 
-def settle_heartbeat(files: CheckpointFiles, *, option: bool | None, has_timers: bool) -> bool:
+def settle_heartbeat(
+    files: CheckpointFiles, in_chain: Mapping[str, bytes], *, option: bool | None, has_timers: bool
+) -> bool:
     """Decide if the query has heartbeats, anew until Spark has planned a batch; True is written as the marker.
 
     Args:
         files: Spark's checkpoint location.
+        in_chain: The files that the start will make in an empty location, if the query has begun.
         option: `pipeline.heartbeat.enabled`; None: not set.
         has_timers: A function of the job has timers.
 
@@ -69,8 +72,8 @@ def settle_heartbeat(files: CheckpointFiles, *, option: bool | None, has_timers:
         InvalidRequestError: The location's queries are without heartbeats and the option is true, or the reverse.
         CorruptDataError: The marker of a location in use is damaged.
     """
-    data = files.read(MARKER)
-    if next(iter(files.list_names("offsets")), None) is None:
+    data = in_chain.get(MARKER) if in_chain else files.read(MARKER)
+    if not in_chain and next(iter(files.list_names("offsets")), None) is None:
         heartbeat = has_timers if option is None else option
         files.delete(MARKER)
         if heartbeat:

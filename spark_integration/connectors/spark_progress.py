@@ -1,7 +1,8 @@
 """A query's progress in Spark's own checkpoint location: query id, offsets, committed batches (I11).
 
-Read through the driver's JVM, with Spark's own file systems; `varvite.materializer.restore.spark_files` parses the
-files.
+Read and written through the driver's JVM, with Spark's own file systems; `varvite.materializer.restore.spark_files`
+parses the files. The offsets of the batch that runs come from Spark's memory: there they are even if Spark writes its
+logs rarely.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from varvite.changelog.commit.base_decision import SparkProgress
-from varvite.materializer.restore.batch_input import ReadOnce, input_identity, is_identified
+from varvite.materializer.restore.batch_input import ReadOnce, input_identity, is_identified, written_once
+from varvite.materializer.restore.location_content import LocationState
 from varvite.materializer.restore.spark_files import query_id_of
 from varvite.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
+from varvite.spark_integration.connectors.source_marker import MARKER
 from varvite.storage.errors import CorruptDataError, MissingObjectError
+from varvite.storage.format.records import SourceFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from varvite.materializer.restore.batch_input import LocationFiles
+    from varvite.materializer.restore.location_content import LocationChange
 
 
 class SparkCheckpoint:
@@ -33,6 +38,7 @@ class SparkCheckpoint:
     def __init__(self, spark: SparkSession, location: str) -> None:
         """Raises `InvalidRequestError` if Spark knows no file system for the location."""
         self._files = HadoopDirectory(spark, location)
+        self._in_memory: dict[str, bytes] = {}
 
     @property
     def location(self) -> str:
@@ -88,6 +94,42 @@ class SparkCheckpoint:
             is_identified=is_identified(files, batch),
         )
 
+    def hold_offsets(self, batch: int, data: bytes) -> None:
+        """Take these for the content of `offsets/<batch>`, the batch that runs, and forget those before the last."""
+        held = (f"offsets/{batch - 1}", f"offsets/{batch}")
+        self._in_memory = {name: data for name, data in self._in_memory.items() if name in held}
+        self._in_memory[held[1]] = data
+
+    def source_files(self, batch: int) -> tuple[SourceFile, ...] | None:
+        """The files that make a location from the offsets of a planned batch; None if more would be needed."""
+        written = written_once(self, batch)
+        if written is None:
+            return None
+        marker = self.read(MARKER)
+        if marker is not None:
+            written[MARKER] = marker
+        return tuple(SourceFile(name, data) for name, data in written.items())
+
+    def state(self, batch: int | None, *, is_private: bool) -> LocationState:
+        """The location before a start; `batch` is that of the newest commit. Lists both logs."""
+        offsets = None if batch is None else self.read(f"offsets/{batch}")
+        return LocationState(
+            query_id=self.known_query_id(),
+            planned=frozenset(self._batches("offsets")),
+            acknowledged=frozenset(self._batches("commits")),
+            offsets=None if offsets is None else offsets.decode("utf-8", "replace"),
+            is_private=is_private,
+        )
+
+    def change(self, change: LocationChange) -> None:
+        """Delete and write files. Raises `MayHaveHappenedError`; the next start does it again."""
+        for name in change.delete:
+            self._files.delete(name)
+        for directory in sorted({name.rpartition("/")[0] for name in change.write}):
+            self._files.make_directory(directory)
+        for name, data in change.write.items():
+            self._files.replace_whole(name, data)
+
     def latest_planned_batch(self) -> int | None:
         """Highest batch with offsets; None before the first. Lists the offset log."""
         return self._highest("offsets")
@@ -110,10 +152,15 @@ class SparkCheckpoint:
         return self._files.url(name)
 
     def _highest(self, directory: str) -> int | None:
-        return max((int(name) for name in self.list_names(directory) if name.isdecimal()), default=None)
+        return max(self._batches(directory), default=None)
+
+    def _batches(self, directory: str) -> list[int]:
+        return [int(name) for name in self.list_names(directory) if name.isdecimal()]
 
     def read(self, name: str) -> bytes | None:
         """A file below the location; None if there is none."""
+        if name in self._in_memory:
+            return self._in_memory[name]
         try:
             return self._files.read(name)
         except DamagedFileError as error:

@@ -2,7 +2,7 @@
 
 Spark has one watermark for a query: by `spark.sql.streaming.multipleWatermarkPolicy` the least or the largest of all
 `withWatermark` calls, each behind the rows that passed it. Each stateful operator of Spark hands it on, and a join of
-two streams holds it back. `tests/spark/job/test_spark_watermarks.py` compares with Spark.
+two streams holds it back. `tests/spark/progress/test_spark_watermarks.py` compares with Spark.
 
 Spark computes the next batch's watermark after a batch, of what its rows have left behind. This asks for it somewhat
 earlier: when the rows were read and before the commit, which keeps it.
@@ -12,31 +12,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError
-
 from varvite.spark_integration.plan.stateless import children_of
-from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from varvite.spark_integration.connectors.running_query import RunningQuery
 
 _JOIN: Final = "StreamingSymmetricHashJoin"
 """The operator of Spark that hands on another watermark than it gets, of those that hand one on."""
 
 
 class SparkWatermark:
-    """The watermark of a query.
+    """The watermark of a query that runs."""
 
-    Args:
-        session: The session that runs it.
-        query: Its name.
-    """
-
-    def __init__(self, session: SparkSession, query: str) -> None:
-        self._session: Any = session
+    def __init__(self, query: RunningQuery) -> None:
         self._query = query
-        self._execution: Any = None
         self._has_join: bool | None = None
+        self.of_query_ms = 0
+        """Spark's watermark of the whole query after the last batch; 0: it has none yet."""
 
     def after_batch(self) -> int | None:
         """The watermark that the next batch begins with, milliseconds; None: Spark has none yet.
@@ -46,29 +38,17 @@ class SparkWatermark:
         Raises:
             DidNotHappenError: Spark's query cannot be asked.
         """
-        try:
-            if self._execution is None:
-                self._execution = self._running_query().streamingQuery()
-            plan = self._execution.lastExecution().executedPlan()
-            tracker = self._execution.watermarkTracker()
+        with self._query.asked("its watermark"):
+            execution = self._query.execution()
+            plan = execution.lastExecution().executedPlan()
+            tracker = execution.watermarkTracker()
             tracker.updateWatermark(plan)  # idempotent: Spark does the same at the end of the batch
-            reached_ms = int(tracker.currentWatermark())
+            reached_ms = self.of_query_ms = int(tracker.currentWatermark())
             if self._has_join is None:
                 self._has_join = _has_join(plan)
             if self._has_join:
                 reached_ms = _handed_on(plan, reached_ms)
-        except Py4JError as error:
-            raise DidNotHappenError(
-                f"Spark's watermark of query {self._query!r} cannot be read ({error}); start the query again, or leave "
-                "withWatermark out and call with_watermark right after from_dataframe"
-            ) from error
         return reached_ms or None  # Spark's is 0 before it has seen an event time
-
-    def _running_query(self) -> Any:
-        for query in self._session._jsparkSession.streams().active():  # noqa: SLF001  Spark's own handle, not PySpark's
-            if query.name() == self._query:
-                return query
-        raise DidNotHappenError(f"Spark does not run the query {self._query!r} any more; start it again")
 
 
 def _handed_on(node: Any, watermark_ms: int) -> int | None:

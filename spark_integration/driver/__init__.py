@@ -14,6 +14,7 @@ writer), I11 (no silent start).
 | `monitoring` | figures, metrics and health of a driver |
 | `operator_executor` | one operator on a batch in Spark: shuffle, pump, cache, summaries |
 | `operator_requests` | descriptions of an operator for tasks and for the chain |
+| `query_progress` | Spark's progress of a query, in step with the chain |
 | `placement` | the executors that partitions' tasks ask for |
 | `services` | what runs beside the batches: snapshots, standbys, materializer, figures |
 | `snapshot_watch` | looking for published snapshots in the background |

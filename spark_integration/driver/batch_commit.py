@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
     from varvite.spark_integration.messages.protocol import OperatorRequest
     from varvite.spark_integration.plan.job import JobPlan
-    from varvite.storage.format.records import Commit
+    from varvite.storage.format.records import Commit, InputPosition
 
 
 class ExecutedBatch(NamedTuple):
@@ -122,6 +122,8 @@ class BatchCommitter:
         summaries: Sequence[OperatorSummaries],
         latest_ms: Mapping[int, int],
         spark_watermark_ms: int | None = None,
+        *,
+        position: InputPosition | None = None,
     ) -> ExecutedBatch:
         """The batch with what its tasks answered.
 
@@ -131,6 +133,7 @@ class BatchCommitter:
             summaries: Those of the operators, in order.
             latest_ms: The largest event time of each input of the job, if it has several.
             spark_watermark_ms: Spark's watermark after the batch, if Spark computes it and has one.
+            position: The end of the batch's input, if its offsets say all.
 
         Raises:
             IncompatibleError: the partitions do not agree about a state's schema.
@@ -145,6 +148,7 @@ class BatchCommitter:
             watermark_before_ms=self.watermark_ms,
             operators=tuple(map(operator_layout, self.operators, summaries)),
             results=tuple(chain.from_iterable(operator.summaries for operator in summaries)),
+            position=position,
             dropped=self._dropped(),
         )
         return ExecutedBatch(facts, spec.commit_token, inputs)

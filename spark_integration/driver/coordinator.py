@@ -27,6 +27,7 @@ from varvite.spark_integration.driver.cancellation import cancel_batch
 from varvite.spark_integration.driver.job_start import JobStart, check_operators
 from varvite.spark_integration.driver.monitoring.statistics import BatchTimes, StatisticsLog
 from varvite.spark_integration.driver.operator_executor import BatchRedoError
+from varvite.spark_integration.driver.query_progress import with_watermark
 from varvite.spark_integration.driver.services import JobServices
 from varvite.spark_integration.messages.user_errors import UserErrorRaised, task_error, user_function_error
 from varvite.storage.clock import SystemClock, SystemTokens
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.driver.batch_commit import ExecutedBatch
     from varvite.spark_integration.driver.operator_executor import OperatorResult
+    from varvite.spark_integration.driver.query_progress import BatchInput
     from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
     from varvite.spark_integration.messages.protocol import BatchSpec
     from varvite.spark_integration.plan.job import JobPlan
@@ -92,7 +94,8 @@ class Coordinator:
         self._services = JobServices(plan, self._run, clock, statistics or StatisticsLog())
         self._executor = BatchExecutor(spark, plan, self._services.copies)
         self._committer = BatchCommitter(self._run, plan, self._executor.operator_requests(self._run.record))
-        self._watermark = SparkWatermark(plan.input.sparkSession, plan.job) if plan.is_spark_watermark else None
+        self._progress = start.progress
+        self._watermark = SparkWatermark(self._progress.query) if plan.is_spark_watermark else None
         self._context = spark.sparkContext
         self._stop_requested = threading.Event()
         self._cancelled = threading.Event()
@@ -118,6 +121,7 @@ class Coordinator:
         """Fence older runs off; before the query is started."""
         self._sink.prepare(self._run.record.job_id)
         self._services.start(self._start.take_over().epoch)
+        self._progress.settle(self._run.chain, last_committed_of(self._sink))
 
     @property
     def metrics_port(self) -> int | None:
@@ -126,7 +130,7 @@ class Coordinator:
 
     def is_caught_up(self) -> bool:
         """Has Spark acknowledged the last batch that it has planned?"""
-        return self._start.checkpoint.is_caught_up()
+        return self._progress.checkpoint.is_caught_up()
 
     def has_moved_watermark(self) -> bool:
         """Has the last batch moved the watermark, so that timers may be due that no batch has fired?"""
@@ -151,6 +155,7 @@ class Coordinator:
         self._stop_requested.set()
         self._services.close()
         self._start.mark_stopped()
+        self._progress.close()
         self._run.close()
         self._executor.close()
 
@@ -179,20 +184,21 @@ class Coordinator:
         self._executor.prepare(rows.sparkSession)
         if self._plan.heartbeat:
             rows = without_heartbeat(rows)
-        # Needed for the commit only, and a request to where Spark's checkpoint is; Spark does not change it any more.
-        source_hash = self._services.thread.submit(lambda: self._start.checkpoint.source_hash(batch))
-        if not self._begin(batch):
+        # Needed for the commit only, and calls into the JVM; Spark does not change it any more.
+        batch_input = self._services.thread.submit(lambda: self._progress.input_of(batch))
+        if not self._begin(batch, batch_input):
             if self._plan.has_spark_state:
                 rows.write.format("noop").mode("overwrite").save()
             return
         try:
-            committed = self._execute_and_commit(rows, batch, source_hash)
+            committed = self._execute_and_commit(rows, batch, batch_input)
             self._run.still_owner()
             sink_s = self._clock.monotonic_s()
             commit = committed.acknowledged.commit
             write_to(self._sink, committed.rows, SinkCommit(batch, commit.seq, commit.token))
             fail_point("driver.after_sink")
             self._run.still_owner()
+            self._progress.sink_done(commit)
             self._executor.count(committed.summaries)  # a batch whose sink has failed is executed again
         finally:
             self._executor.release()
@@ -207,11 +213,12 @@ class Coordinator:
         )
         self._services.record(committed.acknowledged, committed.summaries, times, committed.attempts)
 
-    def _begin(self, batch: int) -> bool:
+    def _begin(self, batch: int, batch_input: Future[BatchInput]) -> bool:
         """Find the base of the run's first batch; False if the batch is already committed and written (adopted)."""
         if self._run.has_base:
             return True
-        progress = self._start.checkpoint.progress(batch)
+        batch_input.result()
+        progress = self._progress.first(batch)
         decision = self._run.choose_base(progress, last_committed_of(self._sink))
         base = decision.commit if isinstance(decision, Adopt) else decision.base
         check_operators(
@@ -219,12 +226,21 @@ class Coordinator:
         )
         self._committer.start(progress.query_id)
         self._services.follow(is_placed=self._executor.is_placed)
+        self._tell_progress()
         if isinstance(decision, Adopt):
             _log.info("batch %d: state and output are already durable (seq %d): adopted", batch, decision.commit.seq)
             return False
         return True
 
-    def _execute_and_commit(self, rows: DataFrame, batch: int, source_hash: Future[str]) -> CommittedBatch:
+    def _tell_progress(self) -> None:
+        """Say once where the position of the input is written."""
+        if self._progress.is_in_chain:
+            _log.info("job %s: the position of its input is in its checkpoints alone", self._plan.job)
+        else:
+            reason = self._plan.progress.reason or "this version of Spark does not leave them out"
+            _log.info("job %s: Spark writes its logs in each batch: %s", self._plan.job, reason)
+
+    def _execute_and_commit(self, rows: DataFrame, batch: int, batch_input: Future[BatchInput]) -> CommittedBatch:
         """Execute the batch until an attempt can be committed, and commit it."""
         time_ms = entry_time(self._run.state.base, self._clock.now_ms())
         started_s = self._clock.monotonic_s()
@@ -233,7 +249,11 @@ class Coordinator:
         summaries = tuple(result.summaries for result in results)
         watermark_ms = self._watermark.after_batch() if self._watermark else None
         latest_ms = self._executor.latest_ms
-        executed = self._committer.executed(spec, source_hash.result(), summaries, latest_ms, watermark_ms)
+        source_hash, position = batch_input.result()
+        of_query_ms = self._watermark.of_query_ms if self._watermark else 0
+        executed = self._committer.executed(
+            spec, source_hash, summaries, latest_ms, watermark_ms, position=with_watermark(position, of_query_ms)
+        )
         committing = self._services.thread.submit(lambda: self._commit(executed))
         try:  # Spark takes as long to analyse a plan as a disk to write; nobody executes it before the commit
             output = self._executor.output_rows(results)

@@ -10,17 +10,27 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from varvite.changelog.chain.reader import ChainReader, newest_commit
+from varvite.changelog.commit.base_decision import RestoreRequest
 from varvite.changelog.commit.import_plan import begins_after
 from varvite.changelog.commit.run import JobRun, NewJob
+from varvite.changelog.commit.start_decision import next_restore
 from varvite.changelog.schema.history import words
 from varvite.changelog.schema.pickled import refuse_stored
-from varvite.materializer.options.start import CLONE
+from varvite.materializer.options.start import CLONE, START_PATH
 from varvite.materializer.resources.process_name import process_name
+from varvite.materializer.restore.location_content import LocationState, LocationTarget, choose_commit, content_of
 from varvite.materializer.restore.origin import check_start, clone_origin, copy_origin, find_start, is_location
+from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
+from varvite.spark_integration.connectors.running_query import RunningQuery
+from varvite.spark_integration.connectors.sink_note import SinkNote, local_path
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
+from varvite.spark_integration.driver.query_progress import QueryProgress
+from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import InvalidRequestError, MissingObjectError, VarviteError
 from varvite.storage.format import layout
 from varvite.storage.format.layout import LATEST
+from varvite.storage.format.records import ORIGIN
 from varvite.storage.job.log_store import check_log
 from varvite.storage.job.preflight import check_store
 from varvite.storage.job.record import read_job
@@ -52,15 +62,15 @@ class JobStart:
         self,
         plan: JobPlan,
         run: JobRun,
-        checkpoint: SparkCheckpoint,
+        progress: QueryProgress,
         origin: StateOrigin | None,
         clock: Clock,
         tokens: TokenSource,
     ) -> None:
         """Use `open`."""
         self.run = run
-        self.checkpoint = checkpoint
-        """Spark's checkpoint location of the query."""
+        self.progress = progress
+        """Spark's progress, in step with the chain."""
         self._plan = plan
         self._origin = origin
         self._clock = clock
@@ -87,13 +97,7 @@ class JobStart:
             IncompatibleError: the job exists with other key groups.
         """
         config = plan.config
-        store = JobStore(
-            root or open_store(config.storage_url, dict(config.storage_options)),
-            plan.job,
-            key_provider=config.encryption_key_provider,
-            log_storage=config.changelog_storage,
-            tokens=tokens,
-        )
+        store = _job_store(config, plan.job, tokens, root)
         check_store(store, tokens, clock)
         with suppress(MissingObjectError):  # a new job
             _pin_checked(store, read_job(store), config)
@@ -113,7 +117,15 @@ class JobStart:
         _pin_checked(store, run.record, config)
         if run.record.storage is not None and run.record.storage.log is not None:
             check_log(store, tokens.token())
-        start = cls(plan, run, checkpoint, origin, clock, tokens)
+        path = local_path(plan.checkpoint_location) if plan.is_private_location else None
+        progress = QueryProgress(
+            checkpoint,
+            RunningQuery(plan.input.sparkSession, plan.job),
+            SinkNote(HadoopDirectory(spark, plan.checkpoint_location), path.parent if path is not None else None),
+            is_private=plan.is_private_location,
+            has_spark_state=plan.has_spark_state,
+        )
+        start = cls(plan, run, progress, origin, clock, tokens)
         start.marks_run = True
         return start
 
@@ -125,7 +137,9 @@ class JobStart:
         else:
             _log.info("job %s: it starts from the state at %s", self._plan.job, origin.location)
             fence = self.run.start_from(
-                origin.commit, self.checkpoint.known_query_id(), lambda slot: self._copy_state(origin, slot)
+                origin.commit,
+                _known_query_id(self.progress.checkpoint, self._plan),
+                lambda slot: self._copy_state(origin, slot),
             )
         _log.info("job %s: run %d took the chain over at %s", self._plan.job, fence.epoch, self.run.store.url)
         if self.marks_run:
@@ -166,9 +180,15 @@ class JobStart:
 def find_origin(checkpoint: SparkCheckpoint, plan: JobPlan, store: ObjectStore) -> StateOrigin | None:
     """The state elsewhere that the query is to start from; None if it has begun, or starts in the ordinary way."""
     restore = plan.config.restore
+    if plan.is_private_location and restore is not None and not is_location(restore):
+        raise InvalidRequestError(
+            f"{START_PATH.key} is {restore!r}, which is for a query that begins anew, and without a checkpointLocation "
+            "nothing says at a later start that it has begun; set checkpointLocation, or leave the option out and "
+            f"choose with `varvite restore {plan.job} --storage ...`"
+        )
     if restore is None or restore == LATEST:
         return None
-    query_id = checkpoint.known_query_id()
+    query_id = _known_query_id(checkpoint, plan)
     if not is_location(restore):
         check_start(int(restore), store, query_id)
         return None
@@ -177,6 +197,11 @@ def find_origin(checkpoint: SparkCheckpoint, plan: JobPlan, store: ObjectStore) 
         return None
     origin.check(plan.config.max_parallelism)
     return origin
+
+
+def _known_query_id(checkpoint: SparkCheckpoint, plan: JobPlan) -> str | None:
+    """The id of a query that has begun; None for a new one."""
+    return plan.begun_query_id or checkpoint.known_query_id()
 
 
 def new_job(plan: JobPlan, origin: StateOrigin | None, store: ObjectStore) -> NewJob:
@@ -190,6 +215,44 @@ def new_job(plan: JobPlan, origin: StateOrigin | None, store: ObjectStore) -> Ne
         if origin and config.claim_mode == CLONE
         else None,
         storage=storage,
+    )
+
+
+def location_in_chain(config: JobConfig, job: str, *, is_private: bool) -> dict[str, bytes]:
+    """The files of an empty checkpoint location that a start would make from the chain; empty if it makes none.
+
+    Args:
+        config: The job's settings.
+        job: Its name.
+        is_private: The user has named no location.
+
+    Raises `VarviteError` as `open`.
+    """
+    store = _job_store(config, job, SystemTokens())
+    try:
+        record = read_job(store)
+    except MissingObjectError:  # a new job
+        return {}
+    _pin_checked(store, record, config)
+    reader = ChainReader(store, record.job_id)
+    head = reader.head()
+    seq, link = next_restore(head), newest_commit(head)
+    begins_anew = config.restore is not None and not is_location(config.restore)
+    if link == ORIGIN or (begins_anew and not is_private):
+        return {}
+    restore = None if seq is None else RestoreRequest(seq, reader.find_commit(seq), ahead=True)
+    empty = LocationState(None, frozenset(), frozenset(), is_private=is_private)
+    commit = choose_commit(reader.read_commit(link).commit, empty, restore)
+    return {} if commit is None else content_of(LocationTarget(commit, None, is_open=False))
+
+
+def _job_store(config: JobConfig, job: str, tokens: TokenSource, root: ObjectStore | None = None) -> JobStore:
+    return JobStore(
+        root or open_store(config.storage_url, dict(config.storage_options)),
+        job,
+        key_provider=config.encryption_key_provider,
+        log_storage=config.changelog_storage,
+        tokens=tokens,
     )
 
 

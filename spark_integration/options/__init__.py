@@ -13,6 +13,7 @@ Invariants: I11 (a misspelt key or a value that does not fit is an error, never 
 | `flink_keys` | keys of Flink's configuration without an option here |
 | `job_config` | `JobConfig`: every setting of a job |
 | `levels` | settings of the session, and query options told from a sink's |
+| `progress_mode` | the way in which a query's progress is kept |
 | `page` | the page `docs/reference/configuration.md` |
 | `rocksdb_config` | settings and memory budget of the RocksDB stores |
 | `state_backends` | PyFlink's state backends |

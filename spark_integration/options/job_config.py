@@ -66,6 +66,7 @@ class JobConfig:
     upload_in_flight_max_bytes: int = transfer.UPLOAD_IN_FLIGHT.field()
     upload_deadline_ms: int = transfer.UPLOAD_DEADLINE.field()
     checkpoint_interval_ms: int | None = driver.CHECKPOINT_INTERVAL.field()
+    progress: str = driver.PROGRESS.field()
     retained_checkpoints: int = commits.RETAINED.field()
     full_every: int = commits.FULL_EVERY.field()
     inline_max_bytes: int = commits.INLINE_SIZE.field()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.schema.pickled import GENERIC_TYPES, is_generic
+from varvite.spark_integration.options.progress_mode import IN_SPARK_LOG, ProgressMode
 from varvite.spark_integration.plan.transformations import CollectionSource
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.layout import check_job_name
@@ -50,6 +51,12 @@ class JobPlan:
     """Each reads the output of the one before; there may be none, in a job without state."""
     checkpoint_location: str
     """Spark's checkpoint location of the query."""
+    is_private_location: bool = False
+    """The user has named none: the location goes with the run, and each run's is made from the chain."""
+    begun_query_id: str | None = None
+    """Of a query that has begun, whose location is empty; None: a new one begins, or the location says it."""
+    progress: ProgressMode = IN_SPARK_LOG
+    """The way in which Spark keeps the query's progress."""
     parallelism: int
     """Partitions of every operator that has no number of its own; at least 1, at most `config.max_parallelism`."""
     watermark_delay_ms: int | None
@@ -123,8 +130,8 @@ def take_option(options: dict[str, Any], name: str) -> Any:
     return None
 
 
-def missing_checkpoint_location(options: dict[str, Any]) -> InvalidRequestError:
-    """The error for a query without a checkpoint location."""
+def missing_checkpoint_location(options: dict[str, Any], reason: str) -> InvalidRequestError:
+    """The error for a query without a checkpoint location, which needs one for that reason."""
     close = difflib.get_close_matches("checkpointlocation", [key.lower() for key in options], 1)
     misspelt = next((key for key in options if close and key.lower() == close[0]), None)
     hint = (
@@ -132,7 +139,7 @@ def missing_checkpoint_location(options: dict[str, Any]) -> InvalidRequestError:
         if misspelt
         else "set option('checkpointLocation', ...)"
     )
-    return InvalidRequestError(f"Spark's checkpointLocation is missing: {hint}")
+    return InvalidRequestError(f"Spark's checkpointLocation is missing, and {reason}: {hint}")
 
 
 def check_generic_types(

@@ -98,6 +98,13 @@ def has_spark_state(plan: Any) -> bool:
     return (keeps and streaming > 0) or (name == "Join" and streaming > 1) or any(map(has_spark_state, inputs))
 
 
+def stream_sources(plan: Any) -> list[str]:
+    """Names of the streaming sources of a logical plan, as `readStream.format` takes them, or as Spark shows them."""
+    if str(plan.nodeName()).startswith("StreamingRelation"):
+        return [str(plan.sourceName())]
+    return [name for child in children_of(plan) for name in stream_sources(child)]
+
+
 def event_time_of(schema: StructType) -> EventTime | None:
     """The event time column of a DataFrame: timestamps, or windows, whose event time is their end.
 

@@ -192,6 +192,29 @@ class StateSource(msgspec.Struct, frozen=True, array_like=True):
     commit: Link
 
 
+class SourceFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file that a source has written once, below Spark's checkpoint location."""
+
+    name: str
+    """Relative to the location: `sources/<source>/0`."""
+    data: bytes
+
+
+class InputPosition(Record, frozen=True, kw_only=True):
+    """The end of a batch's input, as Spark's checkpoint location says it: a location is made from it, and is a cache.
+
+    Only of inputs whose offsets say all: not of sources that keep lists of what they have read.
+    """
+
+    offsets: str
+    """Spark's `offsets/<batch>`."""
+    watermark_ms: int = 0
+    """Spark's watermark after the batch, milliseconds; 0: it has none."""
+    files: tuple[SourceFile, ...] = ()
+    is_in_spark_log: bool = False
+    """Spark has written its logs in the batch, one after the other: `commits/<batch>` says that the sink is done."""
+
+
 class Fence(Record, frozen=True, kw_only=True, tag_field="kind", tag="fence"):
     """A driver run takes the chain over; `seq` is the run's epoch."""
 
@@ -263,6 +286,8 @@ class Commit(Record, frozen=True, kw_only=True, tag_field="kind", tag="commit"):
     line: tuple[Link, ...] = ()
     """Full entry: the commits of the line from the oldest tile's `at` to the parent, in order, but at most the newest
     `line_view.LINE_MAX`. Else empty."""
+    position: InputPosition | None = None
+    """The end of the batch's input, if the offsets of its sources say all; None: only Spark's location says it."""
     source: StateSource | None = None
     """Set if no batch was executed and the state is a copy of this commit's. Such a commit is full and has no parts and
     no parent; `tiles` and `log` are at seqs of the source, and batch, query and times are the source's."""

@@ -33,6 +33,7 @@ from varvite.materializer.service.sharing import decode_heartbeat
 from varvite.materializer.standby.record import decode_standby
 from varvite.spark_integration.connectors import spark_file_log
 from varvite.spark_integration.connectors.file_sink import OutputCommit, OutputOwner, decode_marker
+from varvite.spark_integration.connectors.sink_note import decode_note
 from varvite.spark_integration.connectors.source_marker import decode_sources
 from varvite.storage.errors import CorruptDataError, IncompatibleError
 from varvite.storage.format.frame import MAGIC, PREFIX_BYTES, frame, frame_length
@@ -135,6 +136,7 @@ DECODERS: dict[str, Decoder] = {
     "owner of an output": Decoder(_files("output-owner-*"), lambda data: decode_marker(data, OutputOwner, NAME)),
     "commit of an output": Decoder(_files("output-commit-*"), lambda data: decode_marker(data, OutputCommit, NAME)),
     "sources of a query": Decoder(_files("query-sources-*"), lambda data: decode_sources(data, NAME)),
+    "note of a sink": Decoder(_files("sink-note-*"), lambda data: decode_note(data, NAME)),
     "Spark's offsets": Decoder(
         (b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"logOffset":1}',),
         lambda data: parse_offsets(data, NAME, 1),

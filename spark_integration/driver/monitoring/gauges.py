@@ -225,6 +225,11 @@ class JobGauges(Collector):
             "varvite_retained_from_seq", "The oldest checkpoint that the job retains.", labels=("job",)
         )
         age = GaugeMetricFamily("varvite_checkpoint_age_seconds", "Since it was acknowledged.", labels=("job",))
+        in_chain = GaugeMetricFamily(
+            "varvite_progress_in_chain",
+            "1: the position of the input is in the checkpoints alone. 0: Spark writes its logs in each batch.",
+            labels=("job",),
+        )
         watermark = GaugeMetricFamily("varvite_watermark_ms", "The watermark of the next batch.", labels=("job",))
         for name, job in self._jobs.items():
             if job.checkpoint is None or job.acknowledged_s is None:
@@ -234,9 +239,10 @@ class JobGauges(Collector):
             batch.add_metric((name,), commit.batch)
             kept.add_metric((name,), commit.retained_from or commit.keep_from)
             age.add_metric((name,), now_s - job.acknowledged_s)
+            in_chain.add_metric((name,), commit.position is not None and not commit.position.is_in_spark_log)
             if commit.watermark_ms is not None:
                 watermark.add_metric((name,), commit.watermark_ms)
-        return iter((seq, batch, kept, age, watermark))
+        return iter((seq, batch, kept, age, in_chain, watermark))
 
     def _of_operators(self) -> Iterator[Metric]:
         for name, (text, value) in _OF_OPERATORS.items():

@@ -22,6 +22,7 @@ from varvite.storage.format.records import (
     Entry,
     Fence,
     ImageRef,
+    InputPosition,
     JobEncryption,
     JobRecord,
     JobStorage,
@@ -36,6 +37,7 @@ from varvite.storage.format.records import (
     SnapshotDescriptor,
     SnapshotFile,
     SnapshotFloor,
+    SourceFile,
     StateFile,
     StateSchema,
     StateSource,
@@ -290,6 +292,15 @@ IMPORT = Commit(
     line=(Link(5, token(5)), Link(6, token(6)), Link(8, token(8)), Link(9, token(9))),
     source=StateSource(JOB_ID, Link(9, token(9))),
 )
+POSITION_COMMIT = msgspec.structs.replace(
+    COMMIT,
+    position=InputPosition(
+        offsets='v1\n{"batchWatermarkMs":0,"batchTimestampMs":1700000000008,"conf":{}}\n52',
+        watermark_ms=1_699_999_999_000,
+        files=(SourceFile("sources/0/0", b'v1\n{"value":"1700000000000"}'),),
+        is_in_spark_log=True,
+    ),
+)
 NATIVE = Savepoint(
     token=token(120),
     name="before-upgrade",
@@ -375,6 +386,7 @@ ENTRIES: dict[str, tuple[Entry, bytes]] = {
     "commit-import.bin": (IMPORT, b""),
     "fence-chosen.bin": (CHOSEN_FENCE, b""),
     "fence-named.bin": (NAMED_FENCE, b""),
+    "commit-position.bin": (POSITION_COMMIT, INLINE),
     "commit-retained.bin": (RETAINED_COMMIT, INLINE),
     "commit-evolved.bin": (EVOLVED_COMMIT, INLINE),
     "fence-retained.bin": (msgspec.structs.replace(FENCE, retained_from=6), b""),

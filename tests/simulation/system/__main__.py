@@ -22,7 +22,7 @@ from tests.simulation.system.bugs.found import FOUND
 from tests.simulation.system.bugs.script import Line, Script, text_of
 from tests.simulation.system.bugs.search import drawn, effects, ordinary_options, shrunk
 from tests.simulation.system.mutations import MUTATIONS, Mutation
-from tests.simulation.system.options import Options, options_of
+from tests.simulation.system.options import Options, in_chain, options_of
 from tests.simulation.system.scheduler import Violation
 from tests.simulation.system.simulation import simulate
 
@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further seed after so long")
     variants = MUTATIONS | {what: (bug.undone,) for what, bug in FOUND.items()}
+    parser.add_argument("--in-chain", action="store_true", help="progress is in the chain alone")
     parser.add_argument("--broken", choices=sorted(variants), metavar="WHAT")
     parser.add_argument("--script", action="store_true", help="search for a script that meets the bug of --broken")
     given = parser.parse_args()
@@ -50,11 +51,7 @@ def main() -> int:
             break
         run += 1
         trace: list[str] | None = [] if given.trace else None
-        options = options_of(seed)
-        for mutation in mutations:
-            options = mutation.options_of(options)
-        if given.steps is not None:
-            options = replace(options, steps=given.steps)
+        options = _options(seed, given, mutations)
         try:
             with ExitStack() as stack:
                 for mutation in mutations:
@@ -73,6 +70,13 @@ def main() -> int:
     print(f"{run} seeds, {failed} failed, {steps} steps, {took:.1f} s")  # noqa: T201
     print(", ".join(f"{what}: {number}" for what, number in sorted(counts.items())))  # noqa: T201
     return 1 if failed else 0
+
+
+def _options(seed: int, given: argparse.Namespace, mutations: Sequence[Mutation]) -> Options:
+    options = in_chain(options_of(seed), seed) if given.in_chain else options_of(seed)
+    for mutation in mutations:
+        options = mutation.options_of(options)
+    return options if given.steps is None else replace(options, steps=given.steps)
 
 
 def search(bug: str, mutations: Sequence[Mutation], seeds: Iterable[int], seconds: float) -> int:

@@ -15,12 +15,14 @@ from tests.simulation.system.function import KEY_GROUPS, KEYS, OPS, State
 from tests.simulation.system.options import job_plan
 from tests.simulation.system.oracle import state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
+from tests.simulation.system.spark.cached_location import CachedLocation, MachineNote, RunningRun, SparkRun
 from tests.simulation.system.spark.engine import InputRows, RuledRows, Session, SimulatedSink
 from tests.simulation.system.spark.hosts import POLICY
-from tests.simulation.system.spark.location import CheckpointLocation, progress_of
-from varvite.changelog.chain.reader import ChainReader
+from tests.simulation.system.spark.location import CheckpointLocation, LocationRun, progress_of
+from varvite.changelog.chain.reader import ChainReader, newest_commit
 from varvite.changelog.commit.base_decision import SinkCommit, SparkProgress
 from varvite.changelog.commit.run import JobRun
+from varvite.changelog.commit.start_decision import next_restore
 from varvite.changelog.reading.reader import StateReader
 from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.savepoints import create_native, delete_savepoint
@@ -34,7 +36,8 @@ from varvite.materializer.service.loop import MaterializerService
 from varvite.spark_integration.driver import job_start
 from varvite.spark_integration.driver.coordinator import Coordinator
 from varvite.spark_integration.driver.job_start import JobStart
-from varvite.storage.errors import GapError, LineageError, RewindError, VarviteError
+from varvite.spark_integration.driver.query_progress import QueryProgress
+from varvite.storage.errors import GapError, LineageError, MissingObjectError, RewindError, VarviteError
 from varvite.storage.format.records import ORIGIN
 from varvite.storage.job.record import read_job
 from varvite.storage.job.store import JobStore
@@ -61,6 +64,16 @@ def broadcast_rows(seed: int, batch: int) -> list[int]:
     return [rng.randrange(OPS) for _ in range(rng.choice([0, 0, 1, 3]))]
 
 
+class ProgressInLogs(QueryProgress):
+    """Of a query whose commits have no position: nothing is made from the chain, and nothing is read for it."""
+
+    def settle(self, *_: object) -> None:
+        """The location says it."""
+
+    def close(self) -> None:
+        """Nothing was noted."""
+
+
 class DriverRun:
     """One run of the driver, until it fails or is killed."""
 
@@ -72,6 +85,9 @@ class DriverRun:
         self._disorder = random.Random(f"disorder {system.seed} {number}")
         self._name = f"run {number}"
         self._run: JobRun | None = None
+        self._running = RunningRun()
+        self._files: dict[str, bytes] = {}
+        """Spark's location, as a cache."""
         self.source = system.source
         """Source to start from, if it has not begun."""
         self.found = system.oracle.newest
@@ -85,6 +101,10 @@ class DriverRun:
     def __call__(self) -> None:
         system = self._system
         self._process.directory.mkdir(parents=True, exist_ok=True)
+        if isinstance(system.location, CachedLocation):
+            is_chosen = next_restore(system.oracle.head) is not None
+            system.oracle.count(f"location {system.location.before_a_run(is_chosen=is_chosen)}")
+            self._files = system.location.files
         session: Any = Session(self._process.directory)
         made = self._coordinator(session)
         run = made._run
@@ -93,8 +113,8 @@ class DriverRun:
             self._run = run
             system.oracle.took_over(run.fence)
             forges = system.options.forges and system.location.acked and run.fence.restore is None
-            if forges and self._rng.random() < 0.3:
-                self._start_wrong(made, session)
+            if forges and isinstance(system.location, CheckpointLocation) and self._rng.random() < 0.3:
+                self._start_wrong(made, session, system.location)
             else:
                 self._query(made, session, system.location)
         finally:
@@ -106,11 +126,12 @@ class DriverRun:
         clock, tokens = ProcessClock(self._scheduler, self._process), system.tokens
         store, plan = JobStore(system.store_of(self._process), system.name), self._plan()
         checkpoint = job_start.SparkCheckpoint(session, plan.checkpoint_location)
+        plan = dataclasses.replace(plan, begun_query_id=self._begun_query_id(store))
         origin = job_start.find_origin(checkpoint, plan, store)
         new = job_start.new_job(plan, origin, store)
         run = JobRun.open(store, system.name, KEY_GROUPS, options.policy, clock, tokens, new=new)
         sink = SimulatedSink(self._scheduler, system.oracle, lambda: run.fence.epoch, tells=options.sink_tells)
-        start = JobStart(plan, run, checkpoint, origin, clock, tokens)
+        start = JobStart(plan, run, self._progress(checkpoint), origin, clock, tokens)
         made = Coordinator(session, plan, sink, start, clock, tokens)
         made._committer.operators = tuple(
             msgspec.structs.replace(
@@ -136,21 +157,46 @@ class DriverRun:
             config = dataclasses.replace(config, restore=self.source, claim_mode=CLONE)
         return dataclasses.replace(plan, job=system.name, checkpoint_location=system.name, config=config)
 
-    def _query(self, run: Coordinator, session: Session, location: CheckpointLocation) -> None:
+    def _progress(self, checkpoint: Any) -> QueryProgress:
+        system = self._system
+        if isinstance(system.location, CachedLocation):
+            note: Any = MachineNote(system.location, self._scheduler.pause)
+            query: Any = self._running
+            return QueryProgress(checkpoint, query, note, is_private=system.location.is_private)
+        return ProgressInLogs(checkpoint, self._running, None)  # type: ignore[arg-type]
+
+    def _begun_query_id(self, store: JobStore) -> str | None:
+        """The id that the program's start finds in the chain, if its location is empty."""
+        location = self._system.location
+        if not isinstance(location, CachedLocation) or "metadata" in location.files:
+            return None
+        try:
+            reader = ChainReader(store, read_job(store).job_id)
+        except MissingObjectError:
+            return None
+        link = newest_commit(reader.head())
+        newest = reader.read_commit(link).commit if link != ORIGIN else None
+        return newest.query_id if newest is not None and newest.position is not None else None
+
+    def _query(self, run: Coordinator, session: Session, location: CheckpointLocation | CachedLocation) -> None:
         """Batch after batch, as Spark does it."""
         self._scheduler.pause("query starts")
-        batch = location.next_batch
-        is_planned = batch < len(location.offsets)
+        if isinstance(location, CachedLocation):
+            spark: SparkRun | LocationRun = location.run(self._files, self._name, self._process)
+            self._running.spark = spark
+        else:
+            spark = location.run(self._name)
+        batch, is_planned = spark.next_batch, spark.is_planned
         while True:
             if not is_planned:
-                location.plan(batch, self._name)
+                spark.plan(batch)
             is_planned = False
             self._scheduler.pause(f"batch {batch}")
             rows = self._rows(session, batch)
             self._system.oracle.check_acknowledged()
             run.process_batch(rows, batch)
             self._scheduler.pause(f"commits {batch}")
-            location.acknowledge(batch)
+            spark.acknowledge(batch)
             self._system.oracle.check_acknowledged()
             self._system.oracle.count("acknowledged")
             batch += 1
@@ -168,14 +214,14 @@ class DriverRun:
         broadcast = broadcast_rows(system.seed, batch)
         return RuledRows(session, system.cluster, rows, broadcast, self._disorder, options.disorder)
 
-    def _start_wrong(self, run: Coordinator, session: Session) -> None:
+    def _start_wrong(self, run: Coordinator, session: Session, location: CheckpointLocation) -> None:
         """With a checkpoint location that is not the state's: must be an error that says so (I11)."""
         assert self._run is not None
         newest = self._run.fence.commit
         if newest == ORIGIN:
             return
-        forged, expected = self._forged(self._system.oracle.commit(newest))
-        checkpoint: Any = run._start.checkpoint
+        forged, expected = self._forged(self._system.oracle.commit(newest), location)
+        checkpoint: Any = run._progress.checkpoint
         checkpoint.forged = forged
         rows: Any = InputRows(session, self._system.cluster, [])
         try:
@@ -185,8 +231,8 @@ class DriverRun:
         else:
             self._scheduler.fail(f"{forged} was executed on the state of batch {forged.batch} (I11)")
 
-    def _forged(self, commit: Commit) -> tuple[SparkProgress, type[VarviteError]]:
-        location, newest = self._system.location, commit.batch
+    def _forged(self, commit: Commit, location: CheckpointLocation) -> tuple[SparkProgress, type[VarviteError]]:
+        newest = commit.batch
         kind = self._rng.choice(["lost", "rewound", "ahead", "offsets"])
         if kind == "lost":
             return SparkProgress(0, "another query", "new", None), LineageError

@@ -285,3 +285,18 @@ class RuledChanger(Changing, KeyedBroadcastProcessFunction[str, Any, Any, Any]):
             what = f"the broadcast state of partition {attempt.partition}, on commit {attempt.base.seq}"
             threads.scheduler().fail(f"{what}, has {found}, not {attempt.rules} (I3, I4, I5)")
         return attempt
+
+
+def difference(found: State, expected: State) -> str:
+    """The keys that differ."""
+    keys = [key for key in {**found, **expected} if found.get(key) != expected.get(key)]
+    return "; ".join(f"{key}: {found.get(key)} instead of {expected.get(key)}" for key in keys[:3])
+
+
+def model_range(model: AttemptModel) -> tuple[int, int]:
+    """Key groups of the attempt's partition."""
+    parallelism = model.parallelism
+    return (
+        -(-model.partition * KEY_GROUPS // parallelism),
+        -(-(model.partition + 1) * KEY_GROUPS // parallelism),
+    )

@@ -11,6 +11,7 @@ from tests.simulation.system.actors import DriverRun, MaterializerLife, collect,
 from tests.simulation.system.operating import Choice, choose, restore
 from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Process
+from tests.simulation.system.spark.cached_location import CachedLocation
 from tests.simulation.system.spark.cluster import Cluster, Executor
 from tests.simulation.system.spark.engine import SparkError
 from tests.simulation.system.spark.hosts import stand_by
@@ -51,7 +52,16 @@ class SimulatedJob:
         self.source = source
         self.scheduler, self.options, self.tokens = system.scheduler, system.options, system.tokens
         self.seed, self.note, self.store_of = system.seed, system.note, system.store_of
-        self.location = CheckpointLocation(name)
+        self.location: CheckpointLocation | CachedLocation = (
+            CachedLocation(
+                name,
+                system.scheduler,
+                random.Random(f"location {name} {system.seed}"),
+                is_private=system.options.private_location,
+            )
+            if system.options.in_chain
+            else CheckpointLocation(name)
+        )
         others = {job.name: job.oracle for job in system.jobs} if source else {}
         self.oracle = Oracle(
             system.scheduler, system.disk, self.location, system.directory, name, system.counts, others.get(JOB)
@@ -203,6 +213,8 @@ class SimulatedJob:
         self.oracle.stopped = instead is not None
         if seq is not None:
             self.oracle.chosen = self.oracle.entries[seq].link
+            if isinstance(self.location, CachedLocation):
+                self.location.set_back(self.oracle.commit(self.oracle.chosen).batch + 1)
 
     def _start_missing(self, role: str, wanted: int, make: Callable[[Process], Callable[[], None] | None]) -> None:
         there = [process.name for process in self.processes]

@@ -6,6 +6,7 @@ frequent: long stalls, say, for what goes wrong only after one. It says neither 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -35,6 +36,8 @@ from varvite.changelog.retention import collector
 from varvite.changelog.retention.collect_decision import NOTHING_KEPT
 from varvite.materializer.fold.chain_view import ChainFollower
 from varvite.materializer.restore import batch_input
+from varvite.spark_integration.driver import query_progress
+from varvite.spark_integration.driver.query_progress import QueryProgress
 from varvite.spark_integration.worker.state import non_keyed as non_keyed_state
 from varvite.spark_integration.worker.state.non_keyed import NonKeyedState
 from varvite.spark_integration.worker.state_worker import OperatorState
@@ -214,6 +217,23 @@ def _shared_beside_the_chain(original: Any, self: JobStore, name: str) -> Any:
     return (self._root, layout.name_in_storage(name)) if layout.is_shared(name) else original(self, name)
 
 
+def _never_open(original: Any, *args: Any, **kwargs: Any) -> Any:
+    target = original(*args, **kwargs)
+    return None if target is None else dataclasses.replace(target, is_open=False)
+
+
+def _noted_by_anyone(original: Any, commit: Any, *args: Any, noted: Any = None, **kwargs: Any) -> Any:
+    return original(commit, *args, noted=noted and commit.link, **kwargs)
+
+
+def _change_without_deletions(original: Any, *args: Any) -> Any:
+    return dataclasses.replace(original(*args), delete=())
+
+
+def _first_batch_as_it_comes(_original: Any, self: QueryProgress, batch: int) -> Any:
+    return self.checkpoint.progress(batch)
+
+
 STALLS: Final[dict[str, Any]] = {
     "drivers": 3, "stalls": 0.004, "stall_max_s": 30.0, "step_s": 0.1, "collectors": 2, "steps": 1000
 }  # fmt: skip
@@ -238,6 +258,7 @@ ON_HOST: Final[dict[str, Any]] = {
 FLIPS: Final[dict[str, Any]] = {
     "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
 }  # fmt: skip
+CACHED: Final[dict[str, Any]] = {"in_chain": True, "drivers": 2, "crashes": 0.003, "steps": 1000, "clones": 0.0}
 MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "the slot is overwritten": (Mutation(ChainOwner, "append_entry", _put_over_the_slot, "I6", STALLS),),
     "fences are collected": (Mutation(collector, "collect_chain", _collected_with_fences, "I7", STALLS),),
@@ -314,6 +335,31 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "a clone looks for its source's log beside the chain": (
         Mutation(
             JobStore, "_locate", _shared_beside_the_chain, "I", CLONED | {"log_elsewhere": True, "encrypted": False}
+        ),
+    ),
+    "a batch counts as written once it is durable": (
+        Mutation(query_progress, "decide_target", _never_open, "no sink has got", CACHED),
+    ),
+    "the note of any commit counts": (
+        Mutation(query_progress, "decide_target", _noted_by_anyone, "no sink has got", CACHED | {"sink_tells": False}),
+    ),
+    "the location is left as it is": (Mutation(QueryProgress, "settle", nothing, "I11", CACHED),),
+    "batches that the chain does not have stay in the location": (
+        Mutation(
+            query_progress,
+            "change_of",
+            _change_without_deletions,
+            "I11",
+            CACHED | {"restores": 0.1, "private_location": False},
+        ),
+    ),
+    "Spark may begin with another batch": (
+        Mutation(
+            QueryProgress,
+            "first",
+            _first_batch_as_it_comes,
+            "I11",
+            CACHED | STALLS | {"takeovers": 0.1, "private_location": False},
         ),
     ),
     "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),

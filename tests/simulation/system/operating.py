@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.system.scheduler import Process, ProcessClock
+from tests.simulation.system.spark.cached_location import CachedLocation, StoredFiles
 from tests.simulation.system.spark.location import LocationFiles
 from varvite.materializer.restore.decision import RequestedCheckpoint
 from varvite.materializer.restore.job import JobRestore
@@ -17,6 +18,7 @@ from varvite.materializer.restore.origin import find_origin
 from varvite.storage.errors import InvalidRequestError, StartError, VarviteError
 from varvite.storage.job.record import read_job
 from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.whole_objects import WholeObjects
 
 if TYPE_CHECKING:
     from tests.simulation.system.job import SimulatedJob
@@ -42,11 +44,19 @@ def choose(oracle: Oracle, rng: random.Random) -> Choice:
     return Choice(seq, savepoint, anew=rng.random() < 0.3)
 
 
+def location_of(system: SimulatedJob) -> WholeObjects | None:
+    """The location that the command sets back; None if the job names none."""
+    location = system.location
+    if isinstance(location, CachedLocation):
+        return None if location.is_private else StoredFiles(location.files, system.scheduler.pause)
+    return LocationFiles(location, system.scheduler.pause)
+
+
 def restore(system: SimulatedJob, process: Process, choice: Choice) -> None:
     """One call of the command; what it has not done is for the next one."""
     clock = ProcessClock(system.scheduler, process)
     store = JobStore(system.store_of(process), system.name)
-    spark = None if choice.anew else LocationFiles(system.location, system.scheduler.pause)
+    spark = None if choice.anew else location_of(system)
     try:
         command = JobRestore(system.name, store, read_job(store), spark, clock=clock, tokens=system.tokens)
         if choice.savepoint is not None:

@@ -99,6 +99,10 @@ class Options:
     """On as many hosts, with local recovery."""
     quiet_batches: int
     """Batches of the end without faults. Only when there are many the log becomes short by the materializer alone."""
+    in_chain: bool = False
+    """Progress is in the chain alone, and Spark's checkpoint location is a cache."""
+    private_location: bool = False
+    """Of a run, with `in_chain`: the job names none."""
 
 
 def options_of(seed: int, steps: int = STEPS) -> Options:
@@ -154,6 +158,12 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         disorder=rng.choice([0.0, 0.05]),
         **_places(rng, faults),
     )
+
+
+def in_chain(options: Options, seed: int) -> Options:
+    """The options for a job whose progress is in the chain alone."""
+    chance = random.Random(f"in chain {seed}")
+    return replace(options, in_chain=True, private_location=chance.random() < 0.4)
 
 
 def _places(rng: random.Random, faults: StoreFaults) -> dict[str, Any]:

@@ -14,7 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, KeyState, Rules, Seen, State, key_group
+from tests.simulation.system.function import (
+    EMPTY,
+    KEY_GROUPS,
+    AttemptModel,
+    KeyState,
+    Rules,
+    Seen,
+    State,
+    difference,
+    key_group,
+    model_range,
+)
 from tests.simulation.system.scheduler import Scheduler, remove
 from tests.simulation.system.storage import StoredNames
 from tests.simulation.system.store import Disk
@@ -48,6 +59,7 @@ from varvite.storage.job.record import read_job
 from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
+    from tests.simulation.system.spark.cached_location import CachedLocation
     from tests.simulation.system.spark.location import CheckpointLocation
     from varvite.changelog.working_stores.contract import WorkingStore
     from varvite.spark_integration.messages.protocol import TaskRequest
@@ -71,7 +83,7 @@ class Oracle:
         self,
         scheduler: Scheduler,
         disk: Disk,
-        location: CheckpointLocation,
+        location: CheckpointLocation | CachedLocation,
         directory: Path,
         job: str,
         counts: dict[str, int],
@@ -104,6 +116,8 @@ class Oracle:
         self._late_sinks: dict[int, int] = {}
         self.outputs: dict[int, tuple[int, list[tuple[str, int]]]] = {}
         """Batch → seq and rows of its newest output."""
+        self.written: set[Link] = set()
+        """Commits whose rows a sink has got."""
         self.last_output: SinkCommit | None = None
         self.stopped = False
         """The operator is setting the job back: what is acknowledged is not what is on the line."""
@@ -219,12 +233,13 @@ class Oracle:
 
     def _committed(self, commit: Commit, stored: StoredCommit) -> None:
         self.unchecked += 1
+        entry = self.entries.get(commit.parent.seq)
+        parent = entry if isinstance(entry, Commit) else None
         if commit.source is not None:
             self._imported(commit, commit.source.commit)
         else:
-            self._executed(commit)
-        parent = self.entries.get(commit.parent.seq)
-        self._fail_if(violations_of_commit(commit, parent if isinstance(parent, Commit) else None))
+            self._executed(commit, parent)
+        self._fail_if(violations_of_commit(commit, parent))
         # An import has no parent, and its view is that of a full entry.
         self.views[commit.link] = advance(self.views[commit.parent], stored)
         self._fail_if(violations_of_view(self.views[commit.link], commit))
@@ -240,12 +255,15 @@ class Oracle:
             self.fail(f"the copy at {commit.seq} is not one of commit {source.seq} (I5)")
         self.count("imported" if other is self else "cloned")
 
-    def _executed(self, commit: Commit) -> None:
+    def _executed(self, commit: Commit, parent: Commit | None) -> None:
         if commit.parent not in self.models:
             self.fail(f"commit {commit.seq} was executed on {commit.parent}, which never was a commit (I3)")
-        if self.chosen is not None and commit.parent != self.chosen:
+        if self.chosen is not None and commit.parent != self.chosen and not self._repeats(commit, self.chosen):
             self.fail(f"commit {commit.seq} was executed on {commit.parent}, the operator chose {self.chosen} (I11)")
         self.chosen = None
+        follows = parent is not None and parent.source is None and parent.query_id == commit.query_id
+        if follows and commit.parent not in self.written:
+            self.fail(f"commit {commit.seq} follows commit {commit.parent.seq}, whose rows no sink has got (I1)")
         self.models[commit.link], self.seen[commit.link], self.shared[commit.link] = {}, {}, {}
         self.rules[commit.link] = {}
         consumed: list[tuple[str, int]] | None = None
@@ -261,6 +279,10 @@ class Oracle:
             self._note_seen(commit, operator.uid, attempts)
             self._note_rules(commit, operator.uid, attempts)
         self.count("adopted" if any(tile.snapshot is not None for tile in commit.tiles) else "plain")
+
+    def _repeats(self, commit: Commit, chosen: Link) -> bool:
+        """The chosen commit's batch is executed again, because nobody knows if its rows are in the sink."""
+        return (commit.parent, commit.batch) == (self.commit(chosen).parent, self.commit(chosen).batch)
 
     def _winners(self, commit: Commit, operator: str) -> list[AttemptModel]:
         """The attempts of an operator's partitions that the commit names."""
@@ -407,6 +429,7 @@ class Oracle:
         expected = [row for attempt in self._winners(commit, last) for row in attempt.emitted]
         if sorted(rows) != sorted(expected):
             self.fail(f"the sink got {rows} of batch {batch}, the winners' rows are {expected} (I2)")
+        self.written.add(commit.link)
         if seq > self.outputs.get(batch, (0, []))[0]:
             self.outputs[batch] = (seq, rows)
         if self.last_output is None or seq > self.last_output.seq:
@@ -451,15 +474,6 @@ class Oracle:
         return self._scheduler.fail
 
 
-def model_range(model: AttemptModel) -> tuple[int, int]:
-    """Key groups of the attempt's partition."""
-    parallelism = model.parallelism
-    return (
-        -(-model.partition * KEY_GROUPS // parallelism),
-        -(-(model.partition + 1) * KEY_GROUPS // parallelism),
-    )
-
-
 def state_of(store: WorkingStore) -> State:
     """Content of a store, in the model's form."""
     found: dict[str, KeyState] = {}
@@ -483,9 +497,3 @@ def state_of(store: WorkingStore) -> State:
             else:
                 found[key] = at(key)._replace(events=tuple(cell[0]))
     return found
-
-
-def difference(found: State, expected: State) -> str:
-    """The keys that differ."""
-    keys = [key for key in {**found, **expected} if found.get(key) != expected.get(key)]
-    return "; ".join(f"{key}: {found.get(key)} instead of {expected.get(key)}" for key in keys[:3])

@@ -25,6 +25,7 @@ from tests.simulation.system.job import CLONE, JOB, SimulatedJob
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, Task, Violation, remove
+from tests.simulation.system.spark.cached_location import CachedCheckpoint, CachedLocation
 from tests.simulation.system.spark.engine import RunCheckpoint, SimulatedExecution, chained_rows, winner_rows
 from tests.simulation.system.spark.hosts import simulated_hosts
 from tests.simulation.system.storage import KEY_PROVIDER, log_storage
@@ -142,9 +143,12 @@ class Simulation:
         rng = random.Random(f"log store {self.seed} {process.name}")
         return SimulatedStore(self.disk, self.scheduler, process, rng, lambda: self.log_faults, self.answers)
 
-    def checkpoint_of(self, job: str) -> RunCheckpoint:
+    def checkpoint_of(self, job: str) -> RunCheckpoint | CachedCheckpoint:
         """Spark's checkpoint location of a job."""
-        return RunCheckpoint(next(one.location for one in self.jobs if one.name == job))
+        location = next(one.location for one in self.jobs if one.name == job)
+        if isinstance(location, CachedLocation):
+            return CachedCheckpoint(location, self.scheduler.pause)
+        return RunCheckpoint(location)
 
     def note(self, text: str) -> None:
         """Somebody says something."""

@@ -58,6 +58,9 @@ class RunCheckpoint:
     def known_query_id(self) -> str | None:
         return self.location.query_id
 
+    def source_files(self, batch: int) -> None:
+        """The source keeps a list of files."""
+
     def source_hash(self, batch: int) -> str:
         return self.forged.source_hash if self.forged else self.location.source_hash(batch)
 

@@ -87,12 +87,32 @@ class CheckpointLocation:
         number = json.loads(self.offsets[batch].splitlines()[2])["logOffset"]
         return files | {f"sources/0/{number}": source_entry(number, "nobody")}
 
+    def run(self, name: str) -> LocationRun:
+        """Spark's side of one run, which begins with what the location says."""
+        return LocationRun(self, name)
+
     def begin_anew(self) -> None:
         """The query gets a new location."""
         self.queries += 1
         self.source_log.clear()
         self.offsets.clear()
         self.acknowledged.clear()
+
+
+class LocationRun:
+    """The query of one run, which writes each log at once."""
+
+    def __init__(self, location: CheckpointLocation, name: str) -> None:
+        self._location = location
+        self._name = name
+        self.next_batch = location.next_batch
+        self.is_planned = self.next_batch < len(location.offsets)
+
+    def plan(self, batch: int) -> None:
+        self._location.plan(batch, self._name)
+
+    def acknowledge(self, batch: int) -> None:
+        self._location.acknowledge(batch)
 
 
 class _Files:

@@ -256,8 +256,8 @@ def test_spark_options_are_found_whatever_their_case() -> None:
 
 
 def test_a_misspelt_checkpoint_location_is_recognised() -> None:
-    assert "chekpointLocation" in str(missing_checkpoint_location({"chekpointLocation": "/c"}))
-    assert "set option" in str(missing_checkpoint_location({}))
+    assert "chekpointLocation" in str(missing_checkpoint_location({"chekpointLocation": "/c"}, "it needs one"))
+    assert "set option" in str(missing_checkpoint_location({}, "it needs one"))
 
 
 def test_columns_as_text_need_no_session() -> None:

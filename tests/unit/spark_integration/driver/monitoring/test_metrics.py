@@ -117,10 +117,12 @@ def test_the_newest_checkpoint_is_shown_with_its_age(metrics: JobMetrics, clock:
     clock.advance(2)
     shown = {name: values(metrics, f"varvite_{name}")[""] for name in (
         "checkpoint_seq", "checkpoint_batch", "retained_from_seq", "checkpoint_age_seconds", "watermark_ms", "epoch",
+        "progress_in_chain",
         "batch_running_seconds", "checkpoints_total",
     )}  # fmt: skip
     assert shown == {
         "checkpoint_seq": 9, "checkpoint_batch": 7, "retained_from_seq": 3, "checkpoint_age_seconds": 7,
+        "progress_in_chain": 0,
         "watermark_ms": 1234, "epoch": 3, "batch_running_seconds": 2, "checkpoints_total": 1,
     }  # fmt: skip
     metrics.gauges.batch_ended(JOB)
