@@ -123,7 +123,8 @@ class ClaimRequest:
         what = f"{backoff.attempts} attempts to create the object gave no clear answer"
         error: RetryableError
         if unclear or last is None:
-            error = MayHaveHappenedError(f"{what}; read it back before going on ({last})", object_name=self.name)
+            why = last or "the storage refused each time, although there is no such object: others are in flight"
+            error = MayHaveHappenedError(f"{what}; read it back, or start again ({why})", object_name=self.name)
         else:
             error = DidNotHappenError(f"{what} and had no effect; try again ({last})", object_name=self.name)
         error.__cause__ = last

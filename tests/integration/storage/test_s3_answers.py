@@ -25,10 +25,10 @@ from varvite.storage.job.log_store import check_log
 from varvite.storage.job.preflight import check_store
 from varvite.storage.object_stores.prefixed import PrefixedStore
 from varvite.storage.object_stores.remote.store import FsspecStore
-from varvite.storage.transfer.claim import Claim, claim
+from varvite.storage.transfer.claim import CLAIM_BACKOFF, Claim, claim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.stores.s3_servers import S3Server
@@ -38,6 +38,7 @@ ELSEWHERE = (("x-amz-bucket-region", "eu-west-1"),)
 """As AWS says where a bucket is."""
 MINE = "a" * 32
 CONFLICT = Answer(409, "ConditionalRequestConflict")
+OPERATION_ABORTED = Answer(409, "OperationAborted")
 PASSING = (
     BUSY,
     Answer(500, "InternalError"),
@@ -120,6 +121,50 @@ def test_a_claim_settles_whatever_is_answered_in_between(store: FsspecStore, pro
     assert store.get("chain/1") == MINE.encode()
     proxy.faults.extend([answer] * 3)
     assert claim(store, "chain/1", b"b" * 32, "b" * 32, ManualClock()) == Claim(won=False, body=MINE.encode())
+
+
+def test_a_conflict_of_requests_in_flight_is_never_another_owner(store: FsspecStore, proxy: LossyProxy) -> None:
+    """S3 answers 409 while another conditional request or a delete is in flight, and has written nothing.
+
+    Clients that took it for "exists already" reported an owner where there was none (apache/opendal#6741).
+    """
+    attempts = CLAIM_BACKOFF.attempts
+    proxy.faults.extend([CONFLICT] * (attempts - 1))
+    assert claim(store, "chain/1", MINE.encode(), MINE, ManualClock()) == Claim(won=True, body=None)
+    proxy.faults.extend([CONFLICT, OPERATION_ABORTED] * (attempts // 2))
+    with pytest.raises(MayHaveHappenedError, match=r"start again .*refused each time.*no such object"):
+        claim(store, "chain/2", MINE.encode(), MINE, ManualClock())
+    assert not proxy.faults
+    assert claim(store, "chain/2", MINE.encode(), MINE, ManualClock()) == Claim(won=True, body=None)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda store: store.put("seg/1", b"x"), lambda store: store.delete(["warm/up"])], ids=["put", "delete"]
+)
+def test_a_conflict_of_requests_in_flight_is_tried_again_by_plain_writes(
+    store: FsspecStore,
+    proxy: LossyProxy,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[FsspecStore], None],
+) -> None:
+    proxy.always = CONFLICT
+    with pytest.raises(MayHaveHappenedError, match="try again"):
+        write(store)
+    assert len(proxy.seen) == 3
+    monkeypatch.setattr(clock, "sleep", lambda _: setattr(proxy, "always", None))
+    write(store)
+    assert len(proxy.seen) == 5
+
+
+def test_the_check_before_the_first_batch_survives_conflicts_of_its_racers(
+    store: FsspecStore, proxy: LossyProxy
+) -> None:
+    proxy.faults.extend([CONFLICT] * 2)
+    check(store)
+    proxy.always = CONFLICT
+    with pytest.raises(DidNotHappenError, match="start again"):
+        check(store)
 
 
 def test_a_claim_that_filled_the_storage_itself_is_won(store: FsspecStore, proxy: LossyProxy) -> None:
