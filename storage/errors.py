@@ -7,7 +7,8 @@ VarviteError
 │   └── MayHaveHappenedError    the effect may have taken place: read before you retry
 ├── FencedError                 a newer run owns the job: stop, do not retry
 ├── CorruptDataError            stored bytes are wrong: `varvite verify JOB --repair` says what can be rebuilt
-│   └── MissingObjectError      an object that a checkpoint needs is gone
+│   ├── MissingObjectError      an object that a checkpoint needs is gone
+│   └── LocalDataError          local state is damaged: remove it, it is restored from the storage
 ├── IncompatibleError           format, schema or layout does not fit: use a matching version or migrate
 │   └── MissingKeyError         an object is encrypted with a key that this process does not have: give it the key
 ├── StartError                  the stored state does not match Spark's progress (invariant I11)
@@ -102,6 +103,10 @@ class CorruptDataError(VarviteError):
 
 class MissingObjectError(CorruptDataError):
     """An object that is referred to does not exist: bring it back, or see `varvite verify JOB --repair`."""
+
+
+class LocalDataError(CorruptDataError):
+    """Files of local state are damaged or gone: remove them, what they held is restored from the storage (I9)."""
 
 
 class IncompatibleError(VarviteError):

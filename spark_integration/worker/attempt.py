@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from varvite.changelog.restore.options import LOCAL_DIRECTORIES
 from varvite.changelog.segments.segment import SegmentHeader
 from varvite.spark_integration.messages.summary import Summary, WorkerNote, encode_note, encode_summary
 from varvite.spark_integration.messages.worker_figures import AttemptFigures
@@ -13,12 +15,12 @@ from varvite.spark_integration.worker.process.accumulators import added_to_accum
 from varvite.spark_integration.worker.runners.operator import ANSWER_ROWS, OperatorRunner
 from varvite.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
 from varvite.spark_integration.worker.state.snapshot import CheckpointSnapshot
-from varvite.storage.errors import InvalidRequestError
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, LocalDataError
 from varvite.storage.fail_point import fail_point
 from varvite.storage.format.records import Link, StateSchema, Tile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
     import pyarrow as pa
@@ -96,6 +98,8 @@ class Attempt:
         """Set when the summary was made: from now on the attempt may be confirmed."""
         self.folded = False
         """Changelog off: the store already holds the attempt's changes."""
+        self.is_state_lost = False
+        """The local state is damaged, and must be restored."""
         self.timings_ms: dict[str, float] = {}
         self._context = context
         self._runner = runner
@@ -128,6 +132,10 @@ class Attempt:
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Execute the function on a batch of rows; yields answer batches as they fill."""
+        with self._noticing_damage():
+            yield from self._process(batch)
+
+    def _process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         started_s = self._context.clock.monotonic_s()
         self._note_input(batch)
         if batch.num_rows:
@@ -155,6 +163,10 @@ class Attempt:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Fire due timers; yields their output, the rest of the output, then the summary."""
+        with self._noticing_damage():
+            yield from self._finish()
+
+    def _finish(self) -> Iterator[pa.RecordBatch]:
         self._runner.end_rows()
         yield from self._fire()
         if self.task.batch.input_ends:
@@ -166,6 +178,15 @@ class Attempt:
         fail_point("worker.before_summary")
         summary = self._summary()
         yield self._runner.summary_batch(encode_summary(summary), self.task.tag)
+
+    @contextmanager
+    def _noticing_damage(self) -> Generator[None]:
+        """Turn damage of the local state into an error that is tried again, on state from the storage."""
+        try:
+            yield
+        except LocalDataError as error:
+            self.is_state_lost = True
+            raise state_lost(error) from error
 
     def _fire(self) -> Iterator[pa.RecordBatch]:
         """Fire due timers; yields answer batches as they fill."""
@@ -327,6 +348,16 @@ class Attempt:
         self.timings_ms[what] = self.timings_ms.get(what, 0.0) + (self._context.clock.monotonic_s() - started_s) * 1000
 
 
+def state_lost(error: LocalDataError) -> DidNotHappenError:
+    """The error of a batch whose local state is damaged, as by a failing disk or a cleaner of files."""
+    return DidNotHappenError(
+        "the local state is damaged, is thrown away, and is restored when the batch is tried again. Check the disk, "
+        f"and let nothing clean there, or choose another place ({LOCAL_DIRECTORIES.key}, spark.local.dir). If it ends "
+        f"so again, the snapshot itself is damaged: see `varvite verify JOB --repair` ({error.message})",
+        **error.context,
+    )
+
+
 class VectorizedAttempt(Attempt):
     """An attempt of a function that takes whole batches of columns."""
 
@@ -334,17 +365,17 @@ class VectorizedAttempt(Attempt):
         super().__init__(context, runner)
         self._vectorized = runner
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Gather the rows; execute the function when they are many."""
         self._note_input(batch)
         if batch.num_rows and self._vectorized.gather(batch):
             yield from self._run(is_end=False)
         self._upload_early(batch.nbytes)
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
+    def _finish(self) -> Iterator[pa.RecordBatch]:
         """Execute the function on the rest of the input, then as `Attempt.finish`."""
         yield from self._run(is_end=True)
-        yield from super().finish()
+        yield from super()._finish()
 
     def _run(self, *, is_end: bool) -> Iterator[pa.RecordBatch]:
         answers = self._vectorized.run_gathered(self.task.tag, is_end=is_end)

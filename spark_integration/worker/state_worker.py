@@ -27,7 +27,13 @@ from varvite.spark_integration.messages.requested_store import requested_store
 from varvite.spark_integration.messages.user_errors import user_code_raises
 from varvite.spark_integration.messages.worker_figures import NOTHING_READ, UploadRecorder
 from varvite.spark_integration.transport.home import executor_key
-from varvite.spark_integration.worker.attempt import Attempt, AttemptContext, AttemptOutcome, VectorizedAttempt
+from varvite.spark_integration.worker.attempt import (
+    Attempt,
+    AttemptContext,
+    AttemptOutcome,
+    VectorizedAttempt,
+    state_lost,
+)
 from varvite.spark_integration.worker.runners.broadcast import BroadcastRunner
 from varvite.spark_integration.worker.runners.operator import OperatorRunner
 from varvite.spark_integration.worker.runners.vectorized import VectorizedRunner
@@ -37,7 +43,7 @@ from varvite.spark_integration.worker.state.non_keyed import NonKeyedState
 from varvite.spark_integration.worker.state.part_decision import ChangeSizes
 from varvite.spark_integration.worker.state.stores import WorkingStores
 from varvite.storage.clock import SystemClock
-from varvite.storage.errors import InvariantError
+from varvite.storage.errors import InvariantError, LocalDataError
 from varvite.storage.fail_point import fail_point
 from varvite.storage.format.records import ORIGIN
 from varvite.storage.transfer.upload import Uploader, UploadResources
@@ -185,6 +191,13 @@ class OperatorState:
 
     def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
         """Bring the state to the task's base and start an attempt. Raises as `StateWorker.begin`."""
+        try:
+            return self._begin(task, function)
+        except LocalDataError as error:
+            self._drop_state()
+            raise state_lost(error) from error
+
+    def _begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
         self.request = task.batch.operator
         sent = task.batch.base_view
         self._restorer.follow(self.request, None if sent is None else sent.view(task.partition))
@@ -270,6 +283,8 @@ class OperatorState:
         """Drop an attempt that will never be confirmed."""
         if self._pending is attempt:
             self._drop_pending()
+            if attempt.is_state_lost:
+                self._drop_state()
 
     def _local_place(self) -> LocalPlace | None:
         request = self.request

@@ -27,10 +27,10 @@ from varvite.changelog.working_stores.rocksdb.overlap import SstFile
 from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions, level0_files, rocksdict_options
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import (
-    CorruptDataError,
     DidNotHappenError,
     InvalidRequestError,
     InvariantError,
+    LocalDataError,
     MayHaveHappenedError,
     VarviteError,
 )
@@ -59,7 +59,7 @@ class Database:
         """Open, or make if `create`.
 
         Raises:
-            CorruptDataError: the directory is damaged.
+            LocalDataError: the directory is damaged.
             DidNotHappenError: another process has it open.
             InvalidRequestError: there is no database and `create` is false, or the directory cannot be written.
         """
@@ -238,7 +238,7 @@ def rocksdb_error(error: Exception, directory: Path) -> VarviteError:
         return error
     text, place = f"RocksDB in {directory}: {error}", str(directory)
     if str(error).startswith("Corruption") or "No such file or directory" in str(error):
-        return CorruptDataError(f"{text}; remove the directory: the state is restored from storage", object_name=place)
+        return LocalDataError(f"{text}; remove the directory: the state is restored from storage", object_name=place)
     if any(sign in str(error) for sign in _LOCKED):
         return DidNotHappenError(f"{text}; it is open elsewhere, wait until that process has ended", object_name=place)
     if str(error).startswith("Invalid argument"):

@@ -45,7 +45,13 @@ from varvite.spark_integration.plan.element_operator import ElementOperator, Ope
 from varvite.spark_integration.plan.function_chain import ChainPlace, StepError
 from varvite.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
 from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
-from varvite.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
+from varvite.storage.errors import (
+    CorruptDataError,
+    InvalidRequestError,
+    InvariantError,
+    LocalDataError,
+    RetryableError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -377,7 +383,9 @@ class OperatorRunner:
         return pa.RecordBatch.from_arrays([*columns, *row], schema=self.answer_schema)
 
     def fail(self, error: BaseException, key: Any, where: str = "") -> None:
-        """Keep the first error of the attempt."""
+        """Keep the first error of the attempt; one of the local state, which is not the function's, is raised."""
+        if isinstance(error, LocalDataError | RetryableError):
+            raise error
         if self.error is None:
             self.error = user_error(error, None if key is None else repr(key)[:200], where)
 

@@ -8,10 +8,10 @@ import pytest
 
 from varvite.changelog.working_stores.rocksdb.database import rocksdb_error
 from varvite.storage.errors import (
-    CorruptDataError,
     DidNotHappenError,
     InvalidRequestError,
     InvariantError,
+    LocalDataError,
     MayHaveHappenedError,
 )
 
@@ -25,8 +25,8 @@ FULL = "the local disk is full: free space, then try again"
         ("No space left on device (os error 28)", MayHaveHappenedError, FULL),
         ("Read-only file system (os error 30)", MayHaveHappenedError, "check permissions"),
         ("IO error: Input/output error: While pread", MayHaveHappenedError, "check permissions and health"),
-        ("Corruption: block checksum mismatch", CorruptDataError, "remove the directory"),
-        ("IO error: No such file or directory: /x/CURRENT", CorruptDataError, "remove the directory"),
+        ("Corruption: block checksum mismatch", LocalDataError, "remove the directory"),
+        ("IO error: No such file or directory: /x/CURRENT", LocalDataError, "remove the directory"),
         ("IO error: While lock file: /x/LOCK: Resource temporarily unavailable", DidNotHappenError, "open elsewhere"),
         ("Invalid argument: /x: does not exist", InvalidRequestError, "correct the directory"),
         ("something new", InvariantError, "something new"),
