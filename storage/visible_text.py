@@ -6,6 +6,7 @@ the cursor, set the terminal's title or begin a line that looks like one of ours
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from typing import Final
 
@@ -21,7 +22,21 @@ def visible(text: str, *, keeps_lines: bool = False) -> str:
     if text.isprintable():
         return text
     kept = _JOINERS + _LINES if keeps_lines else _JOINERS
-    return "".join([_escape(c) if unicodedata.category(c) in _ESCAPED and c not in kept else c for c in text])
+    return "".join([_escape(c) if _has_effect(c) and c not in kept else c for c in text])
+
+
+def visible_json(text: str) -> str:
+    """JSON text of the same values, in which the control characters of strings are escaped as JSON does it.
+
+    JSON requires it only of those below U+0020, and a terminal obeys others too.
+    """
+    if text.isprintable():
+        return text
+    return "".join([json.dumps(c)[1:-1] if _has_effect(c) and c not in _JOINERS + _LINES else c for c in text])
+
+
+def _has_effect(character: str) -> bool:
+    return unicodedata.category(character) in _ESCAPED
 
 
 def _escape(character: str) -> str:

@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import varvite
+from varvite.materializer.commands.output.lines import json_of
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def package(*, output: Path, as_json: bool) -> None:
     except OSError as error:
         raise click.ClickException(f"{output} cannot be written: {error}") from error
     if as_json:
-        click.echo(msgspec.json.encode(packaged).decode())
+        click.echo(json_of(packaged))
         return
     click.echo(f"{packaged.py_files}: varvite\n{packaged.archives}: {len(packaged.packages)} packages. Submit with:\n")
     click.echo(shlex.join(["spark-submit", *packaged.spark_submit, "job.py"]))

@@ -16,7 +16,7 @@ from varvite.changelog.retention.savepoints import (
     own_files,
     read_savepoint,
 )
-from varvite.materializer.commands.output.lines import show_lines, type_name
+from varvite.materializer.commands.output.lines import json_of, show_lines, type_name
 from varvite.materializer.commands.output.parameters import (
     existing_job,
     job_chain,
@@ -226,7 +226,7 @@ def describe(
             states=states,
             objects=_objects(savepoint),
         )
-        click.echo(msgspec.json.encode(described).decode())
+        click.echo(json_of(described))
         return
     show_lines([_line(savepoint)], as_json=False, rare=("error",))
     show_lines([_without_files(state) for state in states], as_json=False)

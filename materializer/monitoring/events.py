@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from varvite.storage.visible_text import visible_json
+
 
 class LogSize(msgspec.Struct, frozen=True, kw_only=True):
     """Log that a restore of a range replays on top of its base."""
@@ -170,7 +172,7 @@ class Reporter(Protocol):
 
 def encode_event(event: Event) -> bytes:
     """The event as one line of JSON, with the line's end."""
-    return msgspec.json.encode(event) + b"\n"
+    return visible_json(msgspec.json.encode(event).decode()).encode() + b"\n"
 
 
 def decode_event(line: bytes | str) -> Event:

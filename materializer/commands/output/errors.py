@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from varvite.storage.errors import InvariantError, VarviteError
+from varvite.storage.visible_text import visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -56,7 +57,7 @@ def show_error(error: BaseException, *, as_json: bool) -> None:
 
 def _json(line: ErrorLine) -> str:
     try:
-        return msgspec.json.encode(line).decode()
+        return visible_json(msgspec.json.encode(line).decode())
     except UnicodeEncodeError:  # the command line has bytes that are not UTF-8
         return json.dumps(msgspec.structs.asdict(line))
 

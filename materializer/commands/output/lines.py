@@ -11,7 +11,7 @@ from varvite.changelog.reading.json_text import json_text
 from varvite.changelog.types.stamped import plain_type_string
 from varvite.materializer.commands.output.layout import EMPTY, TableText, print_table
 from varvite.storage.units import format_size_bytes
-from varvite.storage.visible_text import visible
+from varvite.storage.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,6 +22,11 @@ def type_name(type_string: str) -> str:
     return plain_type_string(type_string).partition(":")[2]
 
 
+def json_of(line: msgspec.Struct) -> str:
+    """A struct as one line of JSON, fit for a terminal."""
+    return visible_json(msgspec.json.encode(line).decode())
+
+
 def show_lines(lines: Sequence[msgspec.Struct], *, as_json: bool, rare: Collection[str] = ()) -> None:
     """Print JSON lines, or a table whose columns are the fields; "nothing found" if there are none.
 
@@ -29,7 +34,7 @@ def show_lines(lines: Sequence[msgspec.Struct], *, as_json: bool, rare: Collecti
     """
     if as_json:
         for line in lines:
-            click.echo(msgspec.json.encode(line).decode())
+            click.echo(json_of(line))
         return
     if not lines:
         click.echo("nothing found")
