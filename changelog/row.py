@@ -104,9 +104,16 @@ class Row(tuple[Any, ...]):
     """Of the values in order, as in PyFlink: rows whose names have another order may differ in it though equal."""
 
     def __setitem__(self, item: Any, value: object) -> None:
-        name = self.FIELD_NAMES[item] if self.FIELD_NAMES and isinstance(item, int) else item
-        remedy = f"row = row.replace({name}=...)" if self.FIELD_NAMES else "row = Row(...)"
-        raise TypeError(f"a Row cannot be changed, because state keeps it as it is; make another one, {remedy}")
+        names = self.FIELD_NAMES or ()
+        name = names[item] if isinstance(item, int) and -len(names) <= item < len(names) else item
+        raise TypeError(self._remedy(name))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(self._remedy(name))
+
+    def _remedy(self, name: object) -> str:
+        remedy = f"row = row.replace({name}=...)" if name in (self.FIELD_NAMES or ()) else "row = Row(...)"
+        return f"a Row cannot be changed, because state keeps it as it is; make another one, {remedy}"
 
     def __call__(self, *values: Any) -> Row:
         if len(values) != len(self):
