@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 from rocksdict import WriteBatch
 
+from varvite.changelog.restore.files import reading_fetched
 from varvite.changelog.working_stores.rocksdb.bulk import SstBuilder
 from varvite.changelog.working_stores.rocksdb.database import Database
 from varvite.changelog.working_stores.rocksdb.keys import (
@@ -58,6 +59,8 @@ class SnapshotSource(NamedTuple):
     low: int
     high: int
     at: Link
+    name: str = ""
+    """The snapshot's object, for errors."""
 
 
 def open_clipped(
@@ -145,8 +148,9 @@ def _inspect(source: SnapshotSource, operator: str, key_type: str, options: Rock
     """Check that a directory is what the source says."""
     if source.directory is None:
         raise InvariantError("no directory to inspect")
-    place = str(source.directory)
-    store = RocksDBStore.open_existing(source.directory, options, read_only=True)
+    place = source.name or str(source.directory)
+    with reading_fetched(place):
+        store = RocksDBStore.open_existing(source.directory, options, read_only=True)
     try:
         if (store.operator, store.key_type) != (operator, key_type):
             raise IncompatibleError(
@@ -200,8 +204,9 @@ def _copy_rows(
             for key_group in range(snapshot.source.low, snapshot.source.high):
                 for target_id, source_id in ids:
                     start, target = prefix(key_group, source_id), prefix(key_group, target_id)
-                    for row, value in copied.scan(start, successor(start)):
-                        builder.add(target + row[PREFIX_BYTES:], value)
+                    with reading_fetched(snapshot.source.name or str(snapshot.directory)):
+                        for row, value in copied.scan(start, successor(start)):
+                            builder.add(target + row[PREFIX_BYTES:], value)
         finally:
             copied.close()
         builder.finish()

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varvite.storage.errors import CorruptDataError, InvalidRequestError
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, LocalDataError
 from varvite.storage.object_stores.local.errors import did_not_happen
 from varvite.storage.private_directories import TemporaryDirectory
 from varvite.storage.transfer.download import DownloadPolicy, FileDownload, download, file_crc32
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
     from varvite.storage.format.records import SnapshotFile
@@ -132,6 +133,19 @@ def fetch_snapshots(
             shutil.rmtree(directory, ignore_errors=True)
         raise
     return reused_bytes
+
+
+@contextmanager
+def reading_fetched(name: str) -> Generator[None]:
+    """Name the snapshot in an error of fetched files: they are those that it lists, so another fetch helps nobody."""
+    try:
+        yield
+    except LocalDataError as error:
+        raise CorruptDataError(
+            "the files of the snapshot have the checksums that it lists, and yet cannot be read; see `varvite verify "
+            f"JOB --repair` ({error.__cause__ or error.message})",
+            object_name=name,
+        ) from error
 
 
 def _link_if_same(old: Path, path: Path, file: SnapshotFile) -> bool:

@@ -241,6 +241,9 @@ def _fetch_tiles(
             raise CorruptDataError(
                 "the snapshot lists no files; see `varvite verify JOB --repair`", operator=tile.operator
             )
-        sources.append(SnapshotSource(directory, tile.low, tile.high, tile.at))
+        number = tile.snapshot
+        described = "" if number is None else layout.snapshot(tile.operator, tile.low, tile.high, number)
+        name = described or (files[0].name if files else "")
+        sources.append(SnapshotSource(directory, tile.low, tile.high, tile.at, name))
     fetch_snapshots(objects, fetched, downloads, reuse)
     return sources

@@ -26,7 +26,7 @@ from varvite.changelog.reading.checkpoints import line_commits
 from varvite.changelog.reading.columns import StateColumns
 from varvite.changelog.reading.diff import Side, diff_stores, untracked
 from varvite.changelog.reading.reader import StateReader
-from varvite.changelog.restore.files import check_file, fetch_snapshot
+from varvite.changelog.restore.files import check_file, fetch_snapshot, reading_fetched
 from varvite.changelog.restore.restore import tile_files
 from varvite.changelog.retention.pins import Retention, create_pin, list_all_pins, readable_pins, release_pin
 from varvite.changelog.retention.snapshots import SnapshotReader
@@ -346,9 +346,10 @@ class Verifier:
     def _compare_stores(self, descriptor: SnapshotDescriptor, reader: StateReader, name: str) -> None:
         operator = reader.layout(descriptor.operator)
         low, high = descriptor.low, descriptor.high
-        with TemporaryDirectory("verify") as scratch, reader.restored(operator, low, high) as replayed:
-            fetch_snapshot(self._store, descriptor.files, scratch / "snapshot")
-            snapshot = RocksDBStore.open_existing(scratch / "snapshot", read_only=True)
+        scratch, replaying = TemporaryDirectory("verify"), reader.restored(operator, low, high)
+        with scratch as directory, reading_fetched(name), replaying as replayed:
+            fetch_snapshot(self._store, descriptor.files, directory / "snapshot")
+            snapshot = RocksDBStore.open_existing(directory / "snapshot", read_only=True)
             try:
                 for schema in operator.states:
                     columns = StateColumns(operator.key_type, schema)

@@ -158,25 +158,25 @@ DECODERS: dict[str, Decoder] = {
 def mutated(data: bytes, rng: Random) -> bytes:
     """Other bytes; those of a frame have right checksums, most times."""
     if not data.startswith(MAGIC) or len(data) < PREFIX_BYTES or rng.random() < 0.05:
-        return _other_bytes(data, rng)
+        return other_bytes(data, rng)
     try:
         first = data[: frame_length(data, NAME)]
     except CorruptDataError:
-        return _other_bytes(data, rng)
+        return other_bytes(data, rng)
     header_length = int.from_bytes(data[12:16], "big")
     header, blob = first[PREFIX_BYTES : PREFIX_BYTES + header_length], first[PREFIX_BYTES + header_length :]
     match rng.randrange(4):
         case 0:
-            header = _other_bytes(header, rng)
+            header = other_bytes(header, rng)
         case 1 | 2:
             header = _other_json(header, rng)
         case _:
-            blob = _other_bytes(blob, rng)
+            blob = other_bytes(blob, rng)
     version = rng.choice((1, 1, 1, int.from_bytes(data[10:12], "big")))
     return frame(data[6:10], version, header, blob) + data[len(first) :]
 
 
-def _other_bytes(data: bytes, rng: Random) -> bytes:
+def other_bytes(data: bytes, rng: Random) -> bytes:
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 5))):
         at = rng.randrange(len(changed) + 1)

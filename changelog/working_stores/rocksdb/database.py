@@ -49,6 +49,11 @@ _COMPACTION_TRIGGER: Final = level0_files(0)[_TRIGGER]
 _POLL_S: Final = 0.01
 _CLOCK: Final = SystemClock()
 """The only clock that RocksDB's threads follow."""
+_MANIFEST_BLOCK_BYTES: Final = 32 << 10
+_MANIFEST_HEADER_BYTES: Final = 7
+"""Of a record: checksum, length, kind."""
+_MANIFEST_KINDS: Final = range(5)
+"""A whole record, its first, middle and last part; 0 is space that was only reserved."""
 _LOCKED: Final = ("lock hold by current process", "While lock file", "No locks available")
 
 
@@ -66,6 +71,7 @@ class Database:
         self.directory = directory
         self.level_size_bytes: Final = options.level_base_size_bytes
         """A larger database has levels between the flushed files and the lowest level (`RocksDBOptions`)."""
+        _check_manifests(directory)
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         try:
             opened = replace(options, level0_files_extra=options.level0_files_extra + _OPENED_EXTRA)
@@ -230,6 +236,26 @@ class Database:
             return
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
+
+
+def _check_manifests(directory: Path) -> None:
+    """Refuse a manifest with records of a kind that none has: RocksDB would read it for ever.
+
+    The checksums of records are RocksDB's business. Raises `LocalDataError`.
+    """
+    for path in directory.glob("MANIFEST-*"):
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise rocksdb_error(error, directory) from error
+        for start in range(0, len(data), _MANIFEST_BLOCK_BYTES):
+            block = data[start : start + _MANIFEST_BLOCK_BYTES]
+            at = 0
+            while at + _MANIFEST_HEADER_BYTES <= len(block):
+                if block[at + 6] not in _MANIFEST_KINDS:
+                    damage = RuntimeError(f"Corruption: {path.name} has a record of kind {block[at + 6]}")
+                    raise rocksdb_error(damage, directory)
+                at += _MANIFEST_HEADER_BYTES + int.from_bytes(block[at + 4 : at + 6], "little")
 
 
 def rocksdb_error(error: Exception, directory: Path) -> VarviteError:

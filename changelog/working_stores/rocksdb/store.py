@@ -56,7 +56,13 @@ from varvite.changelog.working_stores.rocksdb.tables import (
 )
 from varvite.changelog.working_stores.rocksdb.timers import RocksDBTimerTable
 from varvite.changelog.working_stores.rocksdb.write_behind import WriteBehind
-from varvite.storage.errors import IncompatibleError, InvalidRequestError, InvariantError, VarviteError
+from varvite.storage.errors import (
+    IncompatibleError,
+    InvalidRequestError,
+    InvariantError,
+    LocalDataError,
+    VarviteError,
+)
 from varvite.storage.format.records import ORIGIN, Link
 
 if TYPE_CHECKING:
@@ -135,7 +141,7 @@ class RocksDBStore:
     ) -> RocksDBStore:
         """Open a directory of any operator and range, a snapshot's for example.
 
-        Raises as `open`, and `InvalidRequestError` if there is nothing.
+        Raises as `open`, and `InvalidRequestError` if there is no database.
         """
         options = options or RocksDBOptions()
         database = Database(directory, options, create=False, read_only=read_only)
@@ -153,7 +159,7 @@ class RocksDBStore:
             stored.check_equals(expected, place)
         marker = stored or expected
         if marker is None:
-            raise InvalidRequestError("the directory holds no state", object_name=place)
+            raise LocalDataError("the directory holds no state; remove it", object_name=place)
         store = cls(database, marker, options)
         if stored is None:
             store._write(WriteBatch(raw_mode=True), StoreVersion(at=ORIGIN), marker)
