@@ -34,7 +34,14 @@ from varvite.changelog.commit.base_decision import (
     needs_parent,
 )
 from varvite.changelog.commit.start_decision import Own, decide_ownership, owner_text, plan_fence
-from varvite.storage.errors import DidNotHappenError, FencedError, InvariantError, MissingObjectError, VarviteError
+from varvite.storage.errors import (
+    CorruptDataError,
+    DidNotHappenError,
+    FencedError,
+    InvariantError,
+    MissingObjectError,
+    VarviteError,
+)
 from varvite.storage.format import layout
 from varvite.storage.format.frame import PREFIX_BYTES
 from varvite.storage.format.records import ORIGIN, Fence, Link, decode_entry, encode_entry
@@ -236,9 +243,18 @@ class ChainOwner:
         outcome = claim(self._store, layout.chain(fence.seq), encode_entry(fence), fence.token, self._clock)
         return fence if outcome.won else None
 
-    def _fenced(self, seq: int, body: bytes | None) -> FencedError:
+    def _fenced(self, seq: int, body: bytes | None) -> VarviteError:
         name = layout.chain(seq)
-        entry = decode_entry(body, name)[0] if body else None
+        try:
+            entry = decode_entry(body, name)[0] if body else None
+        except CorruptDataError as error:
+            return CorruptDataError(
+                "this run's next name in the chain is taken by an object that is no entry: it is damaged, or something "
+                "else writes there. This run has stopped; see `varvite verify JOB --repair` before the job is started "
+                f"again ({error.message})",
+                epoch=self.fence.epoch,
+                object_name=name,
+            )
         return FencedError(
             f"{owner_text(entry)} took over at seq {seq}; this run must stop and not retry",
             epoch=self.fence.epoch,

@@ -75,6 +75,18 @@ class TestTakingOver:
         assert caught.value.context == {"epoch": 1, "object_name": layout.chain(3)}
         assert new.commit(1).commit.seq == 4
 
+    def test_a_slot_that_something_else_has_taken_says_what_to_do(self) -> None:
+        """It said "object has only 4 bytes", as of any object."""
+        job = ChainJob()
+        driver = job.driver(0)
+        driver.commit(0)
+        job.store.put(layout.chain(3), b"junk")
+        with pytest.raises(
+            CorruptDataError, match=r"no entry.*verify JOB --repair.*only 4 bytes"
+        ) as caught:
+            driver.commit(1)
+        assert caught.value.context == {"epoch": 1, "object_name": layout.chain(3)}
+
     def test_losing_the_slot_means_listing_again(self) -> None:
         store = InterruptedStore()
         job = ChainJob(store=store)
