@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor
 
 from varvite.datastream import KeyedProcessFunction, RuntimeContext
 from varvite.storage.errors import UserFunctionError
@@ -60,3 +61,39 @@ def test_it_is_an_error_of_the_function(place: str, kind: type[BaseException]) -
     with pytest.raises(UserFunctionError) as caught:
         run()
     assert kind.__name__ in str(caught.value)
+
+
+class Closing(KeyedProcessFunction[str, Row, Any]):
+    """Raises when it is closed."""
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        del ctx
+        yield (value.k,)
+
+    def close(self) -> None:
+        raise ConnectionError("the database is gone")
+
+
+class ClosingProcessor(StatefulProcessor):
+    """The same for Spark."""
+
+    def init(self, handle: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        del rows, timerValues
+        yield Row(k=key[0])
+
+    def close(self) -> None:
+        raise ConnectionError("the database is gone")
+
+
+@pytest.mark.parametrize("function", [Closing(), ClosingProcessor()], ids=lambda f: type(f).__name__)
+def test_what_close_raises_is_logged_and_fails_no_batch(function: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """An instance lives from batch to batch, and is closed when no batch runs that could fail."""
+    with OperatorHarness.of_function(function, "k", "k string", "k string") as harness:
+        assert harness.process_batch([("a",)]) == [("a",)]
+        harness.crash()
+        assert harness.process_batch([("b",)])[-1] == ("b",)
+    assert "close() of the function of operator" in caplog.text
+    assert "the database is gone" in caplog.text
