@@ -81,9 +81,7 @@ class TestTakingOver:
         driver = job.driver(0)
         driver.commit(0)
         job.store.put(layout.chain(3), b"junk")
-        with pytest.raises(
-            CorruptDataError, match=r"no entry.*verify JOB --repair.*only 4 bytes"
-        ) as caught:
+        with pytest.raises(CorruptDataError, match=r"no entry.*verify JOB --repair.*only 4 bytes") as caught:
             driver.commit(1)
         assert caught.value.context == {"epoch": 1, "object_name": layout.chain(3)}
 
