@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 
 from tests.spark.conftest import FileStream
 from tests.spark.functions.processors import WatermarkTimes
-from varvite import StreamExecutionEnvironment
+from varvite import KeyedProcessFunction, StreamExecutionEnvironment
 from varvite.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark
@@ -171,3 +172,32 @@ def test_a_watermark_that_cannot_be_told_is_refused(session: SparkSession, tmp_p
             writer.option("checkpointLocation", str(tmp_path / "c")).start()
     with pytest.raises(InvalidRequestError, match="Spark's watermark already; call with_watermark once"):
         hidden.with_watermark("at", "1 minute")
+
+
+class CurrentWatermark(KeyedProcessFunction[Any, Any, Any]):
+    """Yields the watermark of the batch."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[int, str]]:
+        watermark_ms = max(0, ctx.timer_service().current_watermark())
+        yield value.v, f"{datetime.fromtimestamp(watermark_ms / 1000, UTC):%H:%M:%S}"
+
+
+@pytest.mark.long
+def test_rows_that_spark_drops_do_not_move_the_watermark_of_streams_united_here(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Spark counts them where it computes the watermark; here it is lower, so that no row more is late."""
+    files = [[(1, "10:00:00"), (2, "12:00:00")], [(3, "10:10:00")]]
+    streams = streams_of(session, tmp_path, {"first": files, "second": files})
+    read = [stream.read().withWatermark("at", "1 minute").where("hour(at) < 12") for stream in streams.values()]
+    env = StreamExecutionEnvironment.get_execution_environment(session)
+    env.configure("execution.checkpointing.dir", str(tmp_path / "state")).set_parallelism(2)
+    env.configure("materializer.mode", "off").configure("pipeline.heartbeat.enabled", "false")
+    first, second = map(env.from_dataframe, read)
+    for rows, reached in ((env.from_dataframe(read[0].union(read[1])), "11:59:00"), (first.union(second), "09:59:00")):
+        received: Rows = []
+        made = rows.key_by("k").process(CurrentWatermark(), "v int, at string", uid="watermark")
+        writer = made.foreach_batch(lambda rows, _, to=received: to.extend(map(tuple, rows.collect())))
+        writer = writer.query_name(f"until-{reached[:2]}").option("checkpointLocation", str(tmp_path / reached[:2]))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        assert sorted(set(received)) == [(1, "00:00:00"), (3, reached)]
