@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.environments.declared import DEPENDENCIES, lowest
 from tests.tidy.project_files import ROOT
 
 SOURCES = sorted(
@@ -61,3 +62,10 @@ def test_what_functions_import_is_a_dependency_or_of_an_extra_for_users() -> Non
     missing = {COMES_WITH.get(name, name) for name in needed} - declared() - of_extras
     assert not missing, f"{missing}, see {[str(needed[name]) for name in missing]}"
     assert "pandas" in declared()
+
+
+def test_each_dependency_has_a_lowest_version_which_is_tried() -> None:
+    assert lowest("pyspark>=4.2,<4.4") == "pyspark==4.2"
+    assert len({lowest(text) for text in DEPENDENCIES}) == len(DEPENDENCIES)
+    with pytest.raises(ValueError, match="not enough values"):
+        lowest("pyspark<4.4")

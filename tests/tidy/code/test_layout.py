@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.tidy.built_wheel import PACKAGES, build_wheel
 from tests.tidy.project_files import ROOT
 
-PACKAGES = ("storage", "changelog", "materializer", "spark_integration")
 EXPORTS = ("common", "datastream", "extending", "testing")
 """Packages of `src/varvite` that export what the others hold: under PyFlink's names of modules, for extensions, and for
 tests."""
@@ -62,33 +58,10 @@ def _own_modules() -> set[str]:
     return modules
 
 
-def _copy_of_the_project(target: Path) -> Path:
-    """Files that a build needs, links kept as links; a build in place would leave its directories in the project."""
-    target.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, target / name)
-    for name in ("src", *PACKAGES):
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=ignored)
-    return target
-
-
-def _build_wheel(source: Path, target: Path) -> Path:
-    """The installed setuptools builds if it is new enough, which needs no network; else pip fetches one."""
-    in_place = int(version("setuptools").split(".")[0]) >= 77
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", str(target), str(source)]
-    done = subprocess.run(
-        [*command, *(["--no-build-isolation"] if in_place else [])], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = target.glob("varvite-*.whl")
-    return wheel
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     home = tmp_path_factory.mktemp("wheel")
-    return zipfile.ZipFile(_build_wheel(_copy_of_the_project(home / "source"), home / "wheel"))
+    return zipfile.ZipFile(build_wheel(home))
 
 
 def test_the_wheel_holds_every_module_and_nothing_else(wheel: zipfile.ZipFile) -> None:
