@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.spark.keyed_jobs import SumsModel, in_order
+from tests.spark.rate_jobs import ROWS, expected_rows
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 ROOT = Path(__file__).parents[3]
@@ -32,9 +34,11 @@ def write_files(directory: Path, files: int) -> list[tuple[object, ...]]:
     return expected
 
 
-def run_driver(directory: Path, point: str | None, master: str = "local[2,4]") -> int:
+def run_driver(
+    directory: Path, point: str | None, *arguments: str, module: str = "crash_driver", number: int = 2
+) -> int:
     """One run of the driver; its exit code, negative for a signal."""
-    process = start_driver(directory, point, master)
+    process = start_driver(directory, point, *arguments, module=module, number=number)
     try:
         return process.wait(240)
     finally:
@@ -42,14 +46,17 @@ def run_driver(directory: Path, point: str | None, master: str = "local[2,4]") -
         process.wait()
 
 
-def start_driver(directory: Path, point: str | None, master: str = "local[2,4]") -> subprocess.Popen[bytes]:
-    """A driver process, armed at a fail point if one is named."""
+def start_driver(
+    directory: Path, point: str | None, *arguments: str, module: str = "crash_driver", number: int = 2
+) -> subprocess.Popen[bytes]:
+    """A driver process, armed at a fail point if one is named, which it must reach so many times."""
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
     environment.pop("VARVITE_FAIL_POINT", None)
+    environment["XDG_CACHE_HOME"] = str(directory / "cache")
     if point is not None:
-        environment["VARVITE_FAIL_POINT"] = f"{point}:2:{directory / point}"
-    command = [sys.executable, "-m", "tests.spark.drivers.crash_driver", str(directory), master]
+        environment["VARVITE_FAIL_POINT"] = f"{point}:{number}:{directory / point}"
+    command = [sys.executable, "-m", f"tests.spark.drivers.{module}", str(directory), *arguments]
     with (directory / "driver.log").open("ab") as log:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -69,6 +76,25 @@ def test_a_driver_killed_before_and_after_the_commit_and_after_the_sink_loses_an
         assert (tmp_path / point).exists()
     assert run_driver(tmp_path, None) == 0, (tmp_path / "driver.log").read_text()[-2000:]
     assert output(tmp_path) == in_order(expected)
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_driver_without_a_checkpoint_location_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """Its location, and all else that it has kept on its machine, is deleted before each start."""
+    points = ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink")
+    for number in (1, 3):  # in the first batch of a run, which is often one that is executed again, and in a later one
+        for point in points:
+            (tmp_path / point).unlink(missing_ok=True)
+            assert run_driver(tmp_path, point, "1000", module="chain_driver", number=number) == -signal.SIGKILL, (
+                tmp_path / "driver.log"
+            ).read_text()[-2000:]
+            assert (tmp_path / point).exists()
+            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    assert run_driver(tmp_path, None, "30", module="chain_driver") == 0, (tmp_path / "driver.log").read_text()[-2000:]
+    table = ds.dataset(tmp_path / "out", format="parquet", partitioning="hive", ignore_prefixes=["_", "."]).to_table()
+    rows = sorted((row["k"], row["n"], row["v"]) for row in table.to_pylist())
+    assert len(rows) >= 30 * ROWS
+    assert rows == expected_rows(len(rows) // ROWS)
 
 
 @pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL], ids=["wakes up", "is killed"])
