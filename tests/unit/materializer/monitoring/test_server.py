@@ -144,8 +144,8 @@ def test_200_slow_clients_keep_no_probe_out(site: Site) -> None:
             begin = time.monotonic()
             assert site.get("/healthz")[0] == 200
             times_s.append(time.monotonic() - begin)
-    # A probe that is kept out waits until others time out; the median is below a second on the busiest machine.
-    assert sorted(times_s)[10] < 1.0, times_s
+    # A probe that is kept out waits until others time out.
+    assert sorted(times_s)[10] < monitoring_server.REQUEST_TIMEOUT_S / 2, times_s
 
 
 def test_a_request_has_a_deadline_as_a_whole(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,7 @@ def test_at_most_two_attempts_run_at_once(store: ScriptedStore, gate: threading.
     store.script["put"].extend([waiting(gate)] * 5)
     with Uploader(store, SystemClock(), policy(hedge_after_s=0.02)) as uploader:
         future = uploader.submit_bytes("a", b"x")
+        assert eventually(lambda: len(store.calls) >= 2, 60)
         wait([future], timeout=0.3)
         assert store.calls == ["put", "put"]
         gate.set()
@@ -397,7 +398,7 @@ def test_submitting_fails_at_the_deadline_if_nothing_in_flight_is_done(
     """A storage that hangs for ever must not hang the job, nor take ever more memory."""
     monkeypatch.setattr(byte_budget, "GIVEN_UP_MAX", 1)
     store.script["put"].extend([waiting(gate)] * 2)
-    limits = policy(in_flight_bytes=100, hedge_after_s=0.02, deadline_s=0.2)
+    limits = policy(in_flight_bytes=100, hedge_after_s=0.02, deadline_s=1.0)
     with Uploader(store, SystemClock(), limits) as uploader:
         lost = uploader.submit_bytes("a", b"x" * 60)
         with pytest.raises(DidNotHappenError, match="and none was done within") as raised:
