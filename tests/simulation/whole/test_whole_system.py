@@ -71,13 +71,13 @@ def test_a_seed_is_the_same_run_again() -> None:
 
 
 def test_the_command_tells_what_happens() -> None:
-    said = check([start(7, 1, "--trace")])
+    said = check(start(7, 1, "--trace"))
     assert "driver.1 starts" in said
     assert "put_if_absent job/chain/00000000000000000001" in said
 
 
 def test_the_command_ends_in_time() -> None:
-    said = check([start(100_000, 1_000_000, "--steps", "3000", "--seconds", "0.1")])
+    said = check(start(100_000, 1_000_000, "--steps", "3000", "--seconds", "0.1"))
     assert "1 seeds, 0 failed" in said
 
 
@@ -119,7 +119,7 @@ def test_the_command_tells_which_seeds_find_a_bug() -> None:
 def test_the_command_finds_a_script() -> None:
     """Of a variant that needs one deviation only: a run that is replaced."""
     what = "the slot is overwritten"
-    text = check([start(0, 300, "--broken", what, "--script")])
+    text = check(start(0, 300, "--broken", what, "--script"))
     assert text.startswith(f"# {what}\n")
     assert parse(text)
 
