@@ -1,5 +1,8 @@
 """Fixtures that several directories of tests share, the switches of all tests, and the profile of property tests.
 
+Temporary files of a run lie in memory where that has room: on a disk the syncs would take half of the time. A
+`TMPDIR` of the caller's stays as it is. Files of a test that passed are removed.
+
 Properties have no deadline, because the machine may be busy. Under CI the examples are the same in every run, so that a
 change is judged by what it changed; elsewhere they are new.
 """
@@ -7,6 +10,9 @@ change is judged by what it changed; elsewhere they are new.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +21,22 @@ from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_o
 from tests.stores.s3_servers import ceph_cluster, ceph_server, moto_server
 
 __all__ = ["ceph_cluster", "ceph_server", "moto_server"]
+
+MEMORY, ROOM_BYTES = Path("/dev/shm"), 2 << 30
+
+
+def has_room(directory: Path) -> bool:
+    """Answers whether tests may put their files there, programs among them."""
+    return (
+        directory.is_dir()
+        and not os.statvfs(directory).f_flag & os.ST_NOEXEC
+        and shutil.disk_usage(directory).free >= ROOM_BYTES
+    )
+
+
+if "TMPDIR" not in os.environ and has_room(MEMORY):
+    os.environ["TMPDIR"] = str(MEMORY)  # also of the processes that tests start
+    tempfile.tempdir = None
 
 SEED = os.environ[SEED_VARIABLE] = seed_of(os.environ)  # also of pytest's processes, if there are several
 

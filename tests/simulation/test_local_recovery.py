@@ -11,7 +11,6 @@ import pytest
 
 from tests.jobs.materializer_world import World
 from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
-from tests.stores.working_stores import quick_directory
 from tests.workers.state_worker_setup import filled
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.restore.local import CopyRange, LocalCopies, LocalRecovery
@@ -29,6 +28,7 @@ from varvite.storage.errors import DidNotHappenError
 from varvite.storage.format import layout
 from varvite.storage.format.records import ORIGIN
 from varvite.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.private_directories import TemporaryDirectory
 
 RETAINED = 4
 
@@ -121,7 +121,7 @@ class Worker:
 
 @contextmanager
 def worlds() -> Iterator[World]:
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         world = World(directory, parallelism=1, policy=CommitPolicy(full_every=5, retained=RETAINED))
         yield world
         world.close()

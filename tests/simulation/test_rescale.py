@@ -10,12 +10,12 @@ import pytest
 
 from tests.jobs.materializer_world import World
 from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
-from tests.stores.working_stores import quick_directory
 from tests.workers.state_worker_setup import filled
 from varvite.spark_integration.messages.protocol import OperatorRequest
 from varvite.spark_integration.worker.state.base_restore import BaseRestorer
 from varvite.spark_integration.worker.state.stores import WorkingStores
 from varvite.storage.format import layout
+from varvite.storage.private_directories import TemporaryDirectory
 
 if TYPE_CHECKING:
     from varvite.changelog.chain.view import LineView
@@ -28,7 +28,7 @@ SEQUENCE = (2, 3, 8, 1)
 def test_2_3_8_and_1_partitions_over_one_state(seed: int) -> None:
     """With any number of batches, materializations and restarts at each parallelism, on both backends."""
     rng = random.Random(seed)
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         world = World(directory, started=False, parallelism=SEQUENCE[0])
         world.rng = rng
         sidecar = None

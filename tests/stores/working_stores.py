@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,23 +12,11 @@ from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.changelog.working_stores.table_store import StoreTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from varvite.changelog.working_stores.contract import WorkingStore
 
 KINDS = ("hashmap", "rocksdb", "sqlite")
 """The last one is a store that a user could have written."""
 OPERATOR = "counter"
-_MEMORY = Path("/dev/shm")
-_NEEDED_BYTES = 512 * 1024**2
-
-
-@contextmanager
-def quick_directory() -> Iterator[Path]:
-    """A directory in memory where there is one: RocksDB's fsyncs take most of the time of tests without crashes."""
-    roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _NEEDED_BYTES
-    with tempfile.TemporaryDirectory(prefix="varvite-", dir=_MEMORY if roomy else None) as name:
-        yield Path(name)
 
 
 def open_store(kind: str, directory: Path, key_type: str = "1:string", low: int = 0, high: int = 8) -> WorkingStore:

@@ -15,7 +15,8 @@ import pytest
 
 from tests.jobs.keyed_job import Changelog, KeyedJob
 from tests.jobs.living_job import LIVES, LivingJob
-from tests.stores.working_stores import KINDS, quick_directory
+from tests.stores.working_stores import KINDS
+from varvite.storage.private_directories import TemporaryDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def job(kind: str, life: str, storage_switches: StorageSwitches) -> Iterator[LivingJob]:
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         made = LivingJob(kind, life, directory)
         made.materializes = storage_switches.materializes
         yield made

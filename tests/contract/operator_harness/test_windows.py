@@ -12,7 +12,6 @@ from pyspark.sql import Row as SparkRow
 
 from tests.jobs.counting_harness import BACKENDS
 from tests.storage_switches import StorageSwitches
-from tests.stores.working_stores import quick_directory
 from varvite.changelog.api.descriptors import (
     ValueStateDescriptor,
 )
@@ -38,13 +37,12 @@ PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 @pytest.fixture(params=[(kind, on) for kind in BACKENDS for on in (True, False)], ids=lambda p: f"{p[0]}-{p[1]}")
 def windowed(
-    request: pytest.FixtureRequest, storage_switches: StorageSwitches, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, storage_switches: StorageSwitches
 ) -> Iterator[Callable[..., OperatorHarness]]:
     """Makes a harness of the windows of a stream of (key, value), which is given as a program."""
     backend, changelog = request.param
     options = {**storage_switches.options(), "backend": BACKENDS[backend], "changelog": changelog}
-    with quick_directory() as directory, ExitStack() as harnesses:
-        monkeypatch.setattr("tempfile.tempdir", str(directory))
+    with ExitStack() as harnesses:
 
         def make(program: Callable[[KeyedStream], DataStream]) -> OperatorHarness:
             def build(stream: DataStream) -> DataStream:

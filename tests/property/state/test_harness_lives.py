@@ -6,13 +6,11 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.jobs.counting_harness import BACKENDS
-from tests.stores.working_stores import quick_directory
 from varvite import KeyedProcessFunction, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor, Types
 from varvite.datastream import DataStream, RuntimeContext
 from varvite.testing import OperatorHarness
@@ -145,18 +143,17 @@ def step(harness: OperatorHarness, model: Model, what: str, given: Any) -> Model
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(life=LIVES, steps=STEPS)
 def test_every_life_gives_what_the_model_gives(life: dict[str, Any], steps: list[Any]) -> None:
-    with quick_directory() as directory, mock.patch("tempfile.tempdir", str(directory)):
-        harness, model = OperatorHarness(program, Types.TUPLE([Types.STRING(), Types.LONG()]), **life), Model()
-        harness.checkpoint()
-        try:
-            for what, given_ in steps:
-                if what == "restart":
-                    snapshot = harness.snapshot()
-                    assert harness.output == []
-                    harness.close()
-                    harness = OperatorHarness.restore(snapshot, **given_)
-                    check(harness, model, [], [])
-                else:
-                    model = step(harness, model, what, given_)
-        finally:
-            harness.close()
+    harness, model = OperatorHarness(program, Types.TUPLE([Types.STRING(), Types.LONG()]), **life), Model()
+    harness.checkpoint()
+    try:
+        for what, given_ in steps:
+            if what == "restart":
+                snapshot = harness.snapshot()
+                assert harness.output == []
+                harness.close()
+                harness = OperatorHarness.restore(snapshot, **given_)
+                check(harness, model, [], [])
+            else:
+                model = step(harness, model, what, given_)
+    finally:
+        harness.close()

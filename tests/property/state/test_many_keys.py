@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.jobs.batch_keys import by_key, in_order_of, keys_of
 from tests.jobs.keyed_job import Changelog, KeyedJob
-from tests.stores.working_stores import KINDS, quick_directory
+from tests.stores.working_stores import KINDS
 from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
 from varvite.changelog.types.factory import Types
+from varvite.storage.private_directories import TemporaryDirectory
 
 ALL_KEYS = [None, "a", "ab", "b", "ключ"]
 KEYS = st.sampled_from(ALL_KEYS)
@@ -35,7 +36,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.resources = ExitStack()
-        self.job = KeyedJob(self.kind, self.changelog, self.resources.enter_context(quick_directory()))
+        self.job = KeyedJob(self.kind, self.changelog, self.resources.enter_context(TemporaryDirectory("test")))
         self.seen: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         """Key → value; (key, map key) → value."""
         self.committed = copy.deepcopy(self.seen)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.jobs.keyed_job import MAX_PARALLELISM, KeyedJob
 from tests.jobs.strategies import hashable_types, values_of
-from tests.stores.working_stores import KINDS, OPERATOR, open_snapshot, quick_directory
+from tests.stores.working_stores import KINDS, OPERATOR, open_snapshot
 from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -36,6 +36,7 @@ from varvite.changelog.types.key_wire import key_writer
 from varvite.changelog.types.wire import WireType
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.format.records import Link
+from varvite.storage.private_directories import TemporaryDirectory
 from varvite.testing.contracts.working_store import contents
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def test_a_random_change_is_compatible(versions: list[Version]) -> None:
 @settings(max_examples=60)
 def test_old_values_read_as_if_converted_by_hand(versions: list[Version], data: st.DataObject) -> None:
     """However the job is started anew, and whatever is tried and rolled back in between."""
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         job = KeyedJob(data.draw(st.sampled_from(KINDS)), data.draw(st.sampled_from(["on", "off"])), directory)
         for version in versions:
             restart = data.draw(st.sampled_from(["redeploy", "crash", "switch", "snapshot"]))
@@ -236,7 +237,7 @@ def test_old_values_read_as_if_converted_by_hand(versions: list[Version], data: 
 @settings(max_examples=40)
 def test_a_fold_without_the_code_keeps_what_the_code_will_read(versions: list[Version], data: st.DataObject) -> None:
     """The materializer folds segments of all versions; its snapshot is then opened by the newest code."""
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         job = KeyedJob("hashmap", "on", directory)
         for version in versions:
             job.redeploy()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.jobs.keyed_job import Changelog, KeyedJob
-from tests.stores.working_stores import KINDS, quick_directory
+from tests.stores.working_stores import KINDS
 from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -25,6 +25,7 @@ from varvite.changelog.api.descriptors import (
 )
 from varvite.changelog.api.functions import AggregateFunction
 from varvite.changelog.types.factory import Types
+from varvite.storage.private_directories import TemporaryDirectory
 
 KEYS = st.sampled_from([None, "a", "ab", "ключ"])
 """Few keys, so that most accesses meet what earlier ones left."""
@@ -78,7 +79,7 @@ class StateMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.resources = ExitStack()
-        self.job = KeyedJob(self.kind, self.changelog, self.resources.enter_context(quick_directory()))
+        self.job = KeyedJob(self.kind, self.changelog, self.resources.enter_context(TemporaryDirectory("test")))
         self.seen = Model()
         self.committed = Model()
         self.keys: set[str | None] = set()

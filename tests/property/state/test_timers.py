@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.jobs.keyed_job import MAX_PARALLELISM, Changelog, KeyedJob
-from tests.stores.working_stores import KINDS, OPERATOR, open_snapshot, quick_directory
+from tests.stores.working_stores import KINDS, OPERATOR, open_snapshot
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.restore.clip import SnapshotSource, open_clipped
 from varvite.changelog.types.factory import Types, as_type
 from varvite.changelog.types.key_wire import key_writer
+from varvite.storage.private_directories import TemporaryDirectory
 
 KEYS = st.sampled_from([None, "", "a", "ab", "ключ", "z"])
 TIMES = st.integers(-4, 12) | st.sampled_from([-(2**63), 2**63 - 1])
@@ -34,7 +35,7 @@ class TimerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.resources = ExitStack()
-        self.job = KeyedJob(self.kind, self.changelog, self.resources.enter_context(quick_directory()))
+        self.job = KeyedJob(self.kind, self.changelog, self.resources.enter_context(TemporaryDirectory("test")))
         self.seen: set[tuple[TimeDomain, Any, Any, int]] = set()
         self.committed: set[tuple[TimeDomain, Any, Any, int]] = set()
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.jobs.keyed_job import Changelog, KeyedJob
-from tests.stores.working_stores import KINDS, quick_directory
+from tests.stores.working_stores import KINDS
 from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -24,6 +24,7 @@ from varvite.changelog.api.descriptors import (
 )
 from varvite.changelog.api.time_spans import Time
 from varvite.changelog.api.ttl_config import StateTtlConfig
+from varvite.storage.private_directories import TemporaryDirectory
 
 KEYS = st.sampled_from(["a", "ab", "c"])
 MAP_KEYS = st.sampled_from(["x", "xy"])
@@ -76,7 +77,7 @@ class TtlMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.resources = ExitStack()
-        self.job = KeyedJob(self.kind, self.changelog, self.resources.enter_context(quick_directory()))
+        self.job = KeyedJob(self.kind, self.changelog, self.resources.enter_context(TemporaryDirectory("test")))
         self.seen, self.committed = Model(), Model()
         self.now = self.committed_at = 0
         self.config: StateTtlConfig | None = None

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.jobs.batch_keys import keys_of
 from tests.jobs.keyed_job import MAX_PARALLELISM
-from tests.stores.working_stores import OPERATOR, quick_directory
+from tests.stores.working_stores import OPERATOR
 from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.segments.column_changes import ColumnChanges
 from varvite.changelog.types.factory import Types, parse_type_string
@@ -22,6 +22,7 @@ from varvite.changelog.working_stores.rocksdb import write_behind as rocksdb_wri
 from varvite.changelog.working_stores.rocksdb.settings.options import RocksDBOptions
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.storage.format.records import ORIGIN, Link, StateSchema
+from varvite.storage.private_directories import TemporaryDirectory
 
 ALL_KEYS = [None, "a", "ab", "b", "ключ"]
 LONG, STRING = Types.LONG().type_string(), Types.STRING().type_string()
@@ -42,7 +43,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.resources = ExitStack()
-        directory = self.resources.enter_context(quick_directory())
+        directory = self.resources.enter_context(TemporaryDirectory("test"))
         self.resources.enter_context(patch.object(rocksdb_write_behind, "HELD_BATCHES_MAX", 4))
         self.resources.enter_context(patch.object(rocksdb_write_behind, "_PAUSE_BATCHES", 1))
         self.resources.enter_context(patch.object(rocksdb_write_behind, "SLICES", 3))

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from tests.jobs.operator_stage import Stage
 from tests.jobs.window_job import Element, window_operator
 from tests.property.windows.test_windows import ASSIGNERS, BATCHES, LATE, TRIGGERS, Model
-from tests.stores.working_stores import KINDS, quick_directory
+from tests.stores.working_stores import KINDS
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.functions.keyed import MIN_WATERMARK
 from varvite.spark_integration.functions.window import WindowFunction
 from varvite.spark_integration.operators.windows.assigners import TumblingEventTimeWindows
 from varvite.spark_integration.operators.windows.builtin_triggers import PurgingTrigger
 from varvite.spark_integration.operators.windows.contents import ListedContents
+from varvite.storage.private_directories import TemporaryDirectory
 
 if TYPE_CHECKING:
     from varvite.spark_integration.operators.windows.operator import WindowOperator
@@ -55,7 +56,7 @@ def _windows(rows: list[Any]) -> list[Any]:
 def test_windows_behind_windows_equal_the_model(
     kind: str, first: Any, second: Any, trigger: Any, batches: Any, data: Any
 ) -> None:
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         stages = (
             Stage(kind, directory / "first", _operator(first), follows=False),
             Stage(kind, directory / "second", _operator(second, trigger), follows=True),
@@ -85,7 +86,7 @@ def test_windows_behind_windows_equal_the_model(
 @pytest.mark.parametrize("size", [5, 10, 20])
 @given(batches=BATCHES, data=st.data())
 def test_each_window_is_counted_once_in_the_windows_behind_it(size: int, batches: Any, data: Any) -> None:
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         first = Stage("hashmap", directory / "first", _operator(TumblingEventTimeWindows.of(10)), follows=False)
         behind = _operator(TumblingEventTimeWindows.of(size))
         second = Stage("hashmap", directory / "second", behind, follows=True)

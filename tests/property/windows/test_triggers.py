@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.jobs.keyed_job import Changelog, KeyedJob
 from tests.jobs.window_job import Element, WindowJob, window_operator
-from tests.stores.working_stores import KINDS, quick_directory
+from tests.stores.working_stores import KINDS
 from varvite.changelog.api.descriptors import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.types.factory import Types
@@ -44,6 +44,7 @@ from varvite.spark_integration.operators.windows.builtin_triggers import (
 )
 from varvite.spark_integration.operators.windows.contents import ListedContents, ReducedContents
 from varvite.spark_integration.operators.windows.trigger import Trigger, TriggerResult
+from varvite.storage.private_directories import TemporaryDirectory
 
 EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME
 TIME_MAX_MS = (1 << 63) - 1
@@ -356,7 +357,7 @@ def test_windows_with_any_trigger_equal_the_model(
     lateness_ms = lateness_ms if assigner.is_event_time() else 0
     contents = ReducedContents(lambda a, b: a + b, Types.LONG()) if reduces else ListedContents(Types.LONG())
     function = Say(merges=isinstance(assigner, SessionWindows))
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         job = KeyedJob(kind, changelog, directory)
         operator = window_operator(
             assigner, contents, function, trigger=trigger, lateness_ms=lateness_ms, late_output=LATE

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.jobs.keyed_job import Changelog, KeyedJob
 from tests.jobs.window_job import Element, WindowJob, window_operator
-from tests.stores.working_stores import KINDS, quick_directory
+from tests.stores.working_stores import KINDS
 from varvite.changelog.api.functions import AggregateFunction
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.functions.output_tag import OutputTag
@@ -30,6 +30,7 @@ from varvite.spark_integration.operators.windows.contents import (
     ListedContents,
     ReducedContents,
 )
+from varvite.storage.private_directories import TemporaryDirectory
 
 ASSIGNERS = st.sampled_from([
     TumblingEventTimeWindows.of(10), TumblingEventTimeWindows.of(7, 3), SlidingEventTimeWindows.of(10, 5),
@@ -167,7 +168,7 @@ def test_windows_equal_the_model(
     data: Any,
 ) -> None:
     contents, result = CONTENTS[what]
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         job = KeyedJob(kind, changelog, directory)
         operator = window_operator(
             assigner, contents, Say(), trigger=trigger, lateness_ms=lateness_ms, late_output=LATE
