@@ -13,13 +13,12 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 # Kinds of tests, in the order in which they run: the quick ones first.
 KINDS := unit property contract golden tidy simulation integration spark
-# Tests that use all cores, or start processes and wait for them, have the machine for themselves.
-ALONE_KINDS := integration spark
-ALONE_TESTS := tests/simulation/whole/test_seeds.py $(foreach kind,$(ALONE_KINDS),tests/$(kind))
-OTHER_TESTS := $(foreach kind,$(filter-out $(ALONE_KINDS),$(KINDS)),tests/$(kind)) --ignore tests/simulation/whole/test_seeds.py
-PYTEST := $(PYTHON) -m pytest -p tests.kind_summary
-# The others run one per core.
-PYTEST_PARALLEL := $(PYTEST) -n auto --maxprocesses 4 --dist worksteal
+# Tests that start processes and wait for them; each pytest process of them has a Spark session of its own.
+WAITING_KINDS := integration spark
+WAITING_TESTS := $(foreach kind,$(WAITING_KINDS),tests/$(kind))
+OTHER_TESTS := $(foreach kind,$(filter-out $(WAITING_KINDS),$(KINDS)),tests/$(kind))
+# One process per core, up to so many: their memory is limited, too.
+PYTEST := $(PYTHON) -m pytest -p tests.kind_summary -n auto --dist worksteal
 # More arguments for pytest: make test PYTEST_ARGS='-x -k chain'
 PYTEST_ARGS ?=
 # They may leave no test of one of the two runs, which pytest ends with 5.
@@ -71,8 +70,8 @@ demo-crash: java $(VENV)/.installed-demo ## The same while its processes are kil
 
 # $(1): which tests, or what is told of them.
 define RUN_TESTS
-	$(PYTEST_PARALLEL) $(1) $(OTHER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
-	$(PYTEST) $(1) $(ALONE_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+	$(PYTEST) --maxprocesses 4 $(1) $(OTHER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+	$(PYTEST) --maxprocesses 2 $(1) $(WAITING_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
 endef
 
 .PHONY: test
