@@ -77,12 +77,14 @@ class _Forks:
 
 
 _forks: Final = _Forks()
+_mask: Final = threading.local()
+"""Signals that the thread had blocked before it forked."""
 
 
 def guard_forks() -> None:
     """This process is a state worker: from now on the module's rules hold for what it forks. May be called twice."""
     if not _forks.worker:
-        os.register_at_fork(before=_before, after_in_child=_in_child)
+        os.register_at_fork(before=_before, after_in_parent=_restore_mask, after_in_child=_in_child)
     _forks.worker = os.getpid()
 
 
@@ -100,6 +102,12 @@ def end_if_forked() -> None:
 def _before() -> None:
     is_worker = os.getpid() == _forks.worker  # no child of it: a daemon is forked twice, to live on
     _forks.by_main_thread = is_worker and threading.current_thread() is threading.main_thread()
+    # Until the child has its own handler it would lose the signal, and who ends a pool would wait for it for ever.
+    _mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _restore_mask() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _mask.before)
 
 
 def _in_child() -> None:
@@ -111,3 +119,4 @@ def _in_child() -> None:
             resource.close()
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _restore_mask()

@@ -16,14 +16,14 @@ from tests.workers.probe import kill_worker
 from tests.workers.state_worker_setup import Executor, alive, eventually
 from varvite.changelog.working_stores.options import BackendSettings
 from varvite.spark_integration.functions.pickling import ShippedFunction
-from varvite.spark_integration.processes import EXIT_FORKED
+from varvite.spark_integration.processes import EXIT_FORKED, keep_from_forks
 from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CHILD_LIVES_S = 30
-PROMPTLY_S = 10
+CHILD_LIVES_S = 120
+PROMPTLY_S = 60
 
 
 def called(executor: Executor, function: Callable[[], float], task_attempt: int) -> dict[str, float]:
@@ -77,6 +77,28 @@ def fork_and_exit() -> float:
 def fork_and_return() -> float:
     child = os.fork()
     return 0.0 if child == 0 else float(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+class SigtermAtOnce:
+    """A resource that the child closes before it has signal handlers of its own."""
+
+    def close(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def fork_and_terminate() -> float:
+    resource = SigtermAtOnce()
+    keep_from_forks(resource)
+    child = os.fork()
+    if child == 0:
+        time.sleep(CHILD_LIVES_S)
+        os._exit(0)
+    return float(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def test_a_child_that_is_terminated_before_it_has_run_ends(executor: Executor) -> None:
+    """The signal was lost between the fork and the child's handler: a pool that was ended at once waited for ever."""
+    assert called(executor, fork_and_terminate, 1)["called"] == -signal.SIGTERM
 
 
 def test_the_end_of_a_pool_of_processes_does_not_end_the_worker(executor: Executor) -> None:
