@@ -17,4 +17,4 @@ def executor(tmp_path: Path) -> Iterator[Executor]:
     yield executor
     pids = executor.pids()
     executor.end()
-    assert eventually(lambda: not any(alive(p) for p in pids), 5), "a process was left behind"
+    assert eventually(lambda: not any(alive(p) for p in pids), 30), "a process was left behind"

@@ -123,14 +123,14 @@ def test_a_pool_of_a_worker_that_was_killed_ends_with_it(executor: Executor) -> 
     child = int(called(executor, keep_a_pool, 1)["called"])
     assert alive(child)
     kill_worker(executor.home, executor.worker)
-    assert eventually(lambda: not alive(child), 5)
+    assert eventually(lambda: not alive(child), 30)
 
 
 def test_a_child_may_outlive_the_function_that_forked_it(executor: Executor) -> None:
     child = int(called(executor, leave_a_child, 1)["called"])
     assert alive(child)
     os.kill(child, signal.SIGTERM)  # not ignored, and not the worker's
-    assert eventually(lambda: not alive(child), 5)
+    assert eventually(lambda: not alive(child), 30)
     assert executor.run(executor.task(task_attempt=2))[0] == []
 
 

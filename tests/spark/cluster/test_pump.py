@@ -131,7 +131,7 @@ def test_partitions_keep_their_processes_when_sparks_python_workers_are_killed(b
     assert workers
     for worker in workers:
         os.kill(worker, signal.SIGKILL)
-    assert eventually(lambda: not any(alive(w) for w in workers), 5)
+    assert eventually(lambda: not any(alive(w) for w in workers), 30)
     values, after = batches.run(1000)
     assert values == list(range(1000))
     assert [facts_of(s)["pid"] for s in after] == pids
@@ -234,7 +234,7 @@ pids = [report.pid, *(w.pid for w in report.workers)]
 assert len(pids) == 4 and all(map(alive, pids)), pids
 jvm = session.sparkContext._gateway.proc
 session.stop()
-assert eventually(lambda: not any(map(alive, pids)), 3), "a state worker outlived spark.stop()"
+assert eventually(lambda: not any(map(alive, pids)), 30), "a state worker outlived spark.stop()"
 assert jvm.poll() is None, "the JVM ended too, so this shows nothing"
 assert not home.path.exists()
 """
