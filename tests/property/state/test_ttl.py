@@ -82,6 +82,8 @@ class TtlMachine(RuleBasedStateMachine):
         self.now = self.committed_at = 0
         self.config: StateTtlConfig | None = None
         self.refreshes = False
+        self.is_declared_only = False
+        """The store has states that no committed batch has."""
 
     @initialize(ttl_ms=st.none() | st.just(10))
     def first_settings(self, ttl_ms: int | None) -> None:
@@ -100,8 +102,10 @@ class TtlMachine(RuleBasedStateMachine):
                 build.update_ttl_on_read_and_write()
             self.config = build.build()
         self.seen.configure(ttl_ms, self.now)
+        known = {schema.name for schema in self.job.backend.store.schemas}
         for state in (self.value_state, self.items_state, self.map_state):
             self.job.handle(state())
+        self.is_declared_only = {schema.name for schema in self.job.backend.store.schemas} != known
 
     def _with_ttl(self, descriptor: StateDescriptor) -> StateDescriptor:
         if self.config is not None:
@@ -169,6 +173,7 @@ class TtlMachine(RuleBasedStateMachine):
     def commit(self, step_ms: int) -> None:
         self.job.commit()
         self.committed, self.committed_at = copy.deepcopy(self.seen), self.now
+        self.is_declared_only = False
         self._next_batch(step_ms)
 
     @rule(step_ms=st.integers(0, 12), ttl_ms=st.none() | st.sampled_from([4, 10, 30]), refreshes=st.booleans(),
@@ -183,8 +188,8 @@ class TtlMachine(RuleBasedStateMachine):
 
     @rule()
     def materialize(self) -> None:
-        """A materializer knows the log, and so no TTL of a batch that may never be."""
-        if self.changelog == "on" and not self.job.backend.store.changed_ttls:
+        """A materializer knows the log, and so no state and no TTL of a batch that may never be."""
+        if self.changelog == "on" and not self.job.backend.store.changed_ttls and not self.is_declared_only:
             self.job.materialize_at(self.committed_at)
 
     @invariant()
