@@ -39,10 +39,12 @@ from varvite.changelog.commit.plan import CommitPlan, plan_commit
 from varvite.changelog.commit.rules import ALL_RULES
 from varvite.changelog.commit.start_decision import Own, decide_ownership, plan_fence
 from varvite.changelog.commit.state import ChainState
+from varvite.materializer.restore.location_content import LocationState, decide_target
 from varvite.storage.errors import FencedError, StartError
 from varvite.storage.format import layout
-from varvite.storage.format.records import ORIGIN, Commit, Fence, SnapshotFile
+from varvite.storage.format.records import ORIGIN, Commit, Fence, InputPosition, SnapshotFile
 
+EMPTY_LOCATION = LocationState(None, frozenset(), frozenset(), is_private=True)
 Step = tuple[str, World]
 DEAD = ("dead",)
 
@@ -53,7 +55,7 @@ class DriverSteps:
     def __init__(self, bounds: Bounds, tables: Tables) -> None:
         self._bounds = bounds
         self._tables = tables
-        phases = ("idle", "again", "listed", "claimed", "owner", "ready", "uploaded", "committed", "sunk")
+        phases = ("idle", "again", "listed", "claimed", "owner", "settled", "ready", "uploaded", "committed", "sunk")
         self._by_phase: dict[str, Any] = {phase: getattr(self, f"_{phase}") for phase in phases}
         self._states: list[ChainState] = []
         self._state_ids: dict[ChainState, int] = {}
@@ -101,7 +103,49 @@ class DriverSteps:
             yield "tries again", self._with(world, number, ("again",))
 
     def _owner(self, world: World, number: int, fence_id: int) -> Iterator[Step]:
-        """Spark reads its progress and asks for its first batch."""
+        """Spark reads its progress and asks for its first batch; or its location is made from the chain before."""
+        if not self._bounds.in_chain:
+            yield from self._first_batch(world, number, fence_id)
+            return
+        try:
+            location = self._location(world, fence_id)
+        except Missing:
+            if world.owner == self._epoch(fence_id):
+                raise ViolationError("the owner cannot read what its location is made from (I7)") from None
+            yield "cannot make the location", self._with(world, number, DEAD)
+            return
+        yield (
+            f"the location says batch {location}",
+            self._with(world._replace(location=location), number, ("settled", fence_id, location)),
+        )
+
+    def _settled(self, world: World, number: int, fence_id: int, location: int) -> Iterator[Step]:
+        """Spark reads its location, which another run may have changed."""
+        if world.location != location:
+            yield "Spark begins with another batch", self._with(world, number, DEAD)
+        else:
+            yield from self._first_batch(world._replace(acked=location), number, fence_id)
+
+    def _epoch(self, fence_id: int) -> int:
+        fence = self._tables.entries[fence_id]
+        assert isinstance(fence, Fence)
+        return fence.epoch
+
+    def _location(self, world: World, fence_id: int) -> int:
+        """The batch that the location is to say. Raises `Missing`."""
+        fence = self._tables.entries[fence_id]
+        assert isinstance(fence, Fence)
+        if fence.commit == ORIGIN:
+            return 0
+        newest = self._tables.stored(world.chain, fence.commit).commit
+        parent = self._tables.stored(world.chain, newest.parent).commit if newest.parent != ORIGIN else None
+        sink = SinkCommit(*world.sink) if world.sink and self._bounds.sink_tells else None
+        noted = newest.link if world.note == newest.seq else None
+        target = decide_target(newest, parent, EMPTY_LOCATION, sink=sink, noted=noted)
+        assert target is not None
+        return target.next_batch
+
+    def _first_batch(self, world: World, number: int, fence_id: int) -> Iterator[Step]:
         fence = self._tables.entries[fence_id]
         assert isinstance(fence, Fence)
         key = (fence_id, world.chain, world.acked, world.sink if self._bounds.sink_tells else None)
@@ -190,6 +234,8 @@ class DriverSteps:
         chain = _put(world.chain, seq, entry_id)
         commit = self._tables.entries[entry_id]
         assert isinstance(commit, Commit)
+        if self._bounds.in_chain and commit.parent != ORIGIN and not world.written >> commit.parent.seq & 1:
+            raise ViolationError(f"commit {seq} follows {commit.parent.seq}, whose rows no sink has got (I1)")
         try:
             restored = self._tables.batches(chain, world.objects, commit.link)
         except Missing as error:
@@ -198,15 +244,23 @@ class DriverSteps:
             raise ViolationError(f"commit {seq} of batch {batch} restores to batches {restored} (I5, I11)")
         world = world._replace(chain=chain, sent=_put(world.sent, seq, entry_id) if world.sent else ())
         # A sink that tells nothing changes nothing here, so its call needs no step of its own.
-        phase = "committed" if self._bounds.sink_tells else "sunk"
+        phase = "committed" if self._bounds.sink_tells or self._bounds.in_chain else "sunk"
         yield f"run {state.epoch} commits batch {batch} at {seq}", self._with(world, number, (phase, next_id, batch))
 
     def _committed(self, world: World, number: int, state_id: int, batch: int) -> Iterator[Step]:
-        world = world._replace(sink=(batch, self._states[state_id].last_seq))
+        seq = self._states[state_id].last_seq
+        if self._bounds.in_chain:
+            world = world._replace(written=world.written | 1 << seq)
+        if self._bounds.sink_tells:
+            world = world._replace(sink=(batch, seq))
         yield "calls the sink", self._with(world, number, ("sunk", state_id, batch))
 
     def _sunk(self, world: World, number: int, state_id: int, batch: int) -> Iterator[Step]:
-        """Spark writes its commit log; a batch that is there already ends the query."""
+        """Spark writes its commit log; a batch that is there already ends the query. Or the run notes the sink."""
+        if self._bounds.in_chain:
+            world = world._replace(note=self._states[state_id].last_seq)
+            yield "notes the sink", self._with(world, number, ("ready", state_id, batch + 1))
+            return
         if world.acked > batch:
             yield "finds the batch acknowledged", self._with(world, number, DEAD)
             return
@@ -245,6 +299,7 @@ class DriverSteps:
             inline = b"%d" % batch
         result = PartitionResult(operator=OPERATOR, partition=0, low=0, high=1, tag=tag, inline=inline, files=files)
         facts = BatchFacts(
+            position=InputPosition(offsets=f"h{batch}") if self._bounds.in_chain else None,
             batch=batch,
             query_id=QUERY,
             source_hash=f"h{batch}",

@@ -333,7 +333,13 @@ class OperatorSteps:
 
 
 def spark_steps(world: World, bounds: Bounds) -> Iterator[Step]:
-    """Somebody sets Spark's checkpoint location back."""
+    """Somebody sets Spark's checkpoint location back; or it is a cache, and it or the note of the sink is lost."""
+    if bounds.in_chain:
+        if world.note:
+            yield "the note of the sink is lost", world._replace(note=0)
+        if world.location:
+            yield "Spark's location is lost", world._replace(location=0)
+        return
     if world.rollbacks < bounds.rollbacks:
         for count in ROLLBACK_BATCHES:
             if world.acked >= count:

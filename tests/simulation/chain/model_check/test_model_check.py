@@ -71,6 +71,24 @@ def search(bounds: Bounds, *, trace: bool = False) -> Outcome:
             10_000,
             id="an operator who goes back, sink that tells",
         ),
+        pytest.param(Bounds(slots=6, drivers=2, in_chain=True), 20_000, id="progress in chain"),
+        pytest.param(
+            Bounds(slots=6, drivers=3, in_chain=True),
+            400_000,
+            id="progress in chain, three runs",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            Bounds(slots=6, drivers=2, in_chain=True, sink_tells=True),
+            5_000,
+            id="progress in chain, sink that tells",
+        ),
+        pytest.param(
+            Bounds(slots=7, drivers=3, in_chain=True, full_every=2),
+            800_000,
+            id="progress in chain, every other entry full",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_no_reachable_world_breaks_an_invariant(bounds: Bounds, worlds_min: int) -> None:
@@ -95,6 +113,34 @@ def test_each_rule_is_needed(bounds: Bounds, broken: str) -> None:
     assert outcome.violation is not None
     assert broken in outcome.violation.message
     assert outcome.violation.trace
+
+
+@pytest.mark.parametrize("sink_tells", [False, True])
+def test_a_batch_that_counts_as_written_once_it_is_durable_is_found(
+    monkeypatch: pytest.MonkeyPatch, sink_tells: bool
+) -> None:
+    right = driver_steps.decide_target
+    monkeypatch.setattr(
+        driver_steps,
+        "decide_target",
+        lambda commit, *rest, **kw: right(commit, *rest, **kw | {"sink": None, "noted": commit.link}),
+    )
+    outcome = search(Bounds(slots=6, drivers=2, in_chain=True, sink_tells=sink_tells), trace=True)
+    assert outcome.violation is not None
+    assert "no sink has got" in outcome.violation.message
+
+
+def test_a_start_that_does_not_look_with_which_batch_spark_begins_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        driver_steps.DriverSteps,
+        "_settled",
+        lambda self, world, number, fence_id, _location: self._first_batch(
+            world._replace(acked=world.location), number, fence_id
+        ),
+    )
+    outcome = search(Bounds(slots=6, drivers=2, in_chain=True), trace=True)
+    assert outcome.violation is not None
+    assert "cannot start" in outcome.violation.message
 
 
 def test_a_cut_that_is_one_too_high_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

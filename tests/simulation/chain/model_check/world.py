@@ -47,6 +47,8 @@ class Bounds(NamedTuple):
     """True if the reader makes a savepoint, whose pin goes once its manifest is there."""
     restores: int = 0
     """Number of times that the operator may set job and Spark back to an older commit (`varvite restore`)."""
+    in_chain: bool = False
+    """Progress is in the chain alone: Spark's location is made from it, and lost or changed as often as it likes."""
     late: bool = False
     """A commit may have been sent twice: a copy arrives at any time, as often as it likes, if nothing is there."""
     rules: ProtocolRules = ALL_RULES
@@ -75,6 +77,12 @@ class World(NamedTuple):
     """Highest epoch of a run that found itself the owner."""
     rollbacks: int = 0
     restores: int = 0
+    location: int = 0
+    """The batch that Spark's location says is next, if it is made from the chain."""
+    note: int = 0
+    """Seq of the commit that the note of the sink names; 0: there is none."""
+    written: int = 0
+    """Bit set of the seqs whose rows a sink has got, if progress is in the chain alone."""
     sent: tuple[int, ...] = ()
     """Entry id of the commit that has taken seq 1, 2, ..., if late copies count; 0: none has."""
 
