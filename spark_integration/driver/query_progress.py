@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from varvite.materializer.options.driver import PROGRESS
 from varvite.materializer.restore.location_content import LocationTarget, change_of, choose_commit, decide_target
-from varvite.storage.errors import DidNotHappenError
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError
 from varvite.storage.format.records import ORIGIN, InputPosition
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class QueryProgress:
 
         Raises:
             DidNotHappenError: Spark's query cannot be asked.
+            InvalidRequestError: Spark writes its logs rarely, and offsets do not say all that a source has read.
             VarviteError: As `SparkCheckpoint.source_hash`.
         """
         offsets = self.query.offsets(batch)
@@ -146,6 +148,12 @@ class QueryProgress:
                 self._files = self.checkpoint.source_files(batch)
             self._is_in_spark_log = not self.query.writes_rarely()
         if offsets is None or self._files is None:
+            if not self._is_in_spark_log:  # then nothing would say where a start after this batch goes on
+                raise InvalidRequestError(
+                    f"a source of the query keeps more than its offsets in {self.checkpoint.url('sources')}, so that "
+                    f"its progress cannot be in the checkpoints alone; set {PROGRESS.key} to auto or spark",
+                    batch=batch,
+                )
             return BatchInput(source_hash)
         position = InputPosition(offsets=offsets.decode(), files=self._files, is_in_spark_log=self._is_in_spark_log)
         return BatchInput(source_hash, position)

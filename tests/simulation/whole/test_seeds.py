@@ -17,6 +17,8 @@ from tests.simulation.whole.seed_processes import check, start
 BASE = 0 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 40)
 SHORT, PARTS = 300, 8
 """Seeds of a test, and the number of such tests."""
+IN_CHAIN = 100
+"""Seeds of a test where progress is in the chain alone."""
 STEPS_MIN = 500
 """Of a seed on average."""
 LONG = 2
@@ -39,10 +41,19 @@ def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
     counts = {what: int(number) for what, number in re.findall(r"([\w: ]+): (\d+)", text.replace(", ", "\n"))}
     for what in (
         *("acknowledged", "adopted", "redistributed", "refused start", "savepoints", "read", "deleted chain"),
-        *("set back", "set back to a savepoint", "cloned", "rules changed", "encrypted", "log elsewhere", "hedged"),
+        *("set back", "cloned", "rules changed", "encrypted", "log elsewhere", "hedged"),
         *("standby: caught up", "standby: held", "began caught up"),
     ):
         assert counts.get(what, 0) > 0, f"the simulation does not go far enough: no {what}"
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, 4))])
+def test_no_simulation_with_progress_in_the_chain_breaks_an_invariant(part: int) -> None:
+    text = check(start(BASE + part * IN_CHAIN, IN_CHAIN, "--in-chain"))
+    assert ran(text) >= (IN_CHAIN, IN_CHAIN * STEPS_MIN)
+    for location in ("kept", "lost", "stale", "private"):
+        assert f"location {location}: " in text
 
 
 @pytest.mark.long

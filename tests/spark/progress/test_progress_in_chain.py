@@ -177,6 +177,20 @@ def test_other_sources_need_a_location_and_the_error_says_why(job: RateJob, tmp_
         writer.start()
 
 
+def test_a_source_that_keeps_a_list_is_refused_although_the_user_says_that_it_keeps_nothing(
+    job: RateJob, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.json").write_text('{"k": 1, "v": 1}')
+    rows = job.spark.readStream.schema("k bigint, v bigint").json(str(tmp_path / "in"))
+    env = job.environment(**{"execution.checkpointing.progress": "chain"})
+    writer = counted(env, rows).write_stream.query_name("files").foreach_batch(lambda _rows, _id: None)
+    query = writer.option("checkpointLocation", str(tmp_path / "location")).start()
+    with pytest.raises(InvalidRequestError, match=r"keeps more than its offsets .*progress to auto or spark"):
+        query.awaitTermination(60)
+    query.stop()
+
+
 def test_heartbeats_and_timers_go_on_without_a_location(job: RateJob) -> None:
     job.name = "beats"
     options = {"pipeline__heartbeat__enabled": "true"}
