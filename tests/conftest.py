@@ -7,6 +7,7 @@ change is judged by what it changed; elsewhere they are new.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,6 +33,9 @@ def pytest_report_header() -> str:
 @pytest.fixture
 def storage_switches(request: pytest.FixtureRequest) -> StorageSwitches:
     """Draws the switches: changelog on or off, materialized every other batch or not, if the test does not say."""
+    switches = StorageSwitches.drawn(SEED, request.node.nodeid)
     if request.node.get_closest_marker("fixed_storage"):
-        return FIXED
-    return StorageSwitches.drawn(SEED, request.node.nodeid)
+        switches = replace(FIXED, small_batches=switches.small_batches)
+    if request.node.get_closest_marker("spark_tasks"):
+        switches = replace(switches, small_batches=False)
+    return switches

@@ -6,10 +6,12 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 |---|---|
 | `sink` | the contract of a sink, and `foreachBatch` |
 | `file_sink` | files, exactly once |
+| `output_table` | the output of a small batch, as an Arrow table |
 | `element_sinks` | printing, collecting, several sinks |
 | `collection` | a collection as a stream |
 | `heartbeat` | batches while the input is quiet |
 | `source_marker` | the decision about heartbeats, kept |
+| `running_query` | Spark's handle of the query |
 | `spark_progress` | Spark's checkpoint location, read |
 | `spark_file_log` | Spark's log of the files that count |
 | `spark_watermark` | Spark's own watermark of a query |

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 
+from varvite.spark_integration.connectors.running_query import RunningQuery
 from varvite.spark_integration.plan.stateless import children_of
 from varvite.storage.errors import DidNotHappenError
 
@@ -33,9 +34,7 @@ class SparkWatermark:
     """
 
     def __init__(self, session: SparkSession, query: str) -> None:
-        self._session: Any = session
-        self._query = query
-        self._execution: Any = None
+        self._query = RunningQuery(session, query)
         self._has_join: bool | None = None
 
     def after_batch(self) -> int | None:
@@ -47,10 +46,9 @@ class SparkWatermark:
             DidNotHappenError: Spark's query cannot be asked.
         """
         try:
-            if self._execution is None:
-                self._execution = self._running_query().streamingQuery()
-            plan = self._execution.lastExecution().executedPlan()
-            tracker = self._execution.watermarkTracker()
+            execution = self._query.execution()
+            plan = execution.lastExecution().executedPlan()
+            tracker = execution.watermarkTracker()
             tracker.updateWatermark(plan)  # idempotent: Spark does the same at the end of the batch
             reached_ms = int(tracker.currentWatermark())
             if self._has_join is None:
@@ -59,16 +57,10 @@ class SparkWatermark:
                 reached_ms = _handed_on(plan, reached_ms)
         except Py4JError as error:
             raise DidNotHappenError(
-                f"Spark's watermark of query {self._query!r} cannot be read ({error}); start the query again, or leave "
-                "withWatermark out and call with_watermark right after from_dataframe"
+                f"Spark's watermark of query {self._query.name!r} cannot be read ({error}); start the query again, or "
+                "leave withWatermark out and call with_watermark right after from_dataframe"
             ) from error
         return reached_ms or None  # Spark's is 0 before it has seen an event time
-
-    def _running_query(self) -> Any:
-        for query in self._session._jsparkSession.streams().active():  # noqa: SLF001  Spark's own handle, not PySpark's
-            if query.name() == self._query:
-                return query
-        raise DidNotHappenError(f"Spark does not run the query {self._query!r} any more; start it again")
 
 
 def _handed_on(node: Any, watermark_ms: int) -> int | None:
