@@ -260,8 +260,6 @@ class BatchExecutor:
             latest_ms = reports.latest_ms.value
         if batches is None:
             return None
-        if self._inbox is not None:
-            self._inbox.clear()
         self.way, self._input_rows = Way.DRIVER, sum(batch.num_rows for batch in batches)
         attempt = small.run(batches, requests)
         self.latest_ms, self._output_table = latest_ms, attempt.output
@@ -283,7 +281,8 @@ class BatchExecutor:
         results: list[OperatorResult] = []
         rows = self._apply_preparation(rows, self._chain_place(), reports, is_whole=not self._plan.operators)
         if not self._plan.operators:
-            self._prepared_rows = without_failures(self._operator_executor.cache(rows))
+            cached, self._input_rows = self._operator_executor.cache(rows)
+            self._prepared_rows = without_failures(cached)
             raise_failures(reports.failures.value)
         for plan, request in zip(self._plan.operators, requests, strict=True):
             if results:

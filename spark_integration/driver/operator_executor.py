@@ -157,11 +157,10 @@ class OperatorExecutor:
         answer = self._persist(map_in_arrow(keyed, pump, answer_struct(plan.output_schema)), parallelism)
         return OperatorResult(checked_answers(self._collect(answer, request), request, self._inbox), answer)
 
-    def cache(self, rows: DataFrame) -> DataFrame:
-        """Execute and keep rows that no operator reads."""
+    def cache(self, rows: DataFrame) -> tuple[DataFrame, int]:
+        """Execute and keep rows that no operator reads; returns their number, too."""
         cached = self._persist(rows, None)
-        cached.count()
-        return cached
+        return cached, cached.count()
 
     def release(self) -> None:
         """Free the cached answers, and the segments that were handed over."""

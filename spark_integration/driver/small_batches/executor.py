@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from varvite.spark_integration.connectors.heartbeat import HEARTBEAT_COLUMN
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from varvite.spark_integration.transport.segment_inbox import SegmentInbox
 
 _log: Final = logging.getLogger(__name__)
+RESULT_LIMIT: Final = "spark.driver.maxResultSize"
+"""In the message of Spark for results that are larger than the driver takes."""
 # The last two: what py4j and PySpark raise when a class or a method is not there.
 _NOT_AS_KNOWN: Final = (Py4JError, PySparkException, TypeError, AttributeError)
 
@@ -153,7 +155,7 @@ class SmallBatches:
         return choose(self._limits, size, self._past, self._row_bytes)
 
     def read(self, choice: Choice, prepared: Callable[[], DataFrame]) -> list[pa.RecordBatch] | None:
-        """The rows of the input, prepared and with their key groups; None if they are too many.
+        """The rows of the input, prepared and with their key groups; None if they are too many, and were dropped.
 
         Args:
             choice: Of the driver's way.
@@ -164,14 +166,26 @@ class SmallBatches:
         """
         if choice.rows_max == 0:
             return []
-        rows = prepared()
+        columns = ["*"]
         if self._plan.operators:
             operator = self._plan.operators[0]
-            columns = ["*"] if operator.prepare is None else operator.prepare.columns_read()
-            rows = rows.selectExpr(*columns, self._key_group(operator))
-        batches = self._reader.read(rows, choice.rows_max, self._limits.size_max_bytes)
-        if batches is None:
-            _log.debug("job %s: the batch is larger than %d rows", self._plan.job, choice.rows_max)
+            read = columns if operator.prepare is None else operator.prepare.columns_read()
+            columns = [*read, self._key_group(operator)]
+        try:
+            batches = self._reader.read(prepared(), columns, choice.rows_max)
+        except _NOT_AS_KNOWN as error:
+            if RESULT_LIMIT in str(error):
+                return None
+            if isinstance(error, (Py4JJavaError, PySparkException)):  # what the tasks raise belongs to the batch
+                raise
+            self._switch_off(error)
+            return None
+        rows, size_bytes = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
+        if rows:
+            self._past = self._past.with_row_bytes(-(-size_bytes // rows))
+        if rows > choice.rows_max or size_bytes > self._limits.size_max_bytes:
+            _log.debug("job %s: the batch has more than %d rows or is too large", self._plan.job, choice.rows_max)
+            return None
         return batches
 
     def run(self, rows: list[pa.RecordBatch], requests: Sequence[BatchRequest]) -> SmallAttempt:

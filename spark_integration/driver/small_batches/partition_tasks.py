@@ -167,7 +167,7 @@ class PartitionTasks:
         task_attempt = next(self._task_attempts)
         opening = Opening(
             task=task_request(request, partition, task_attempt, SystemTokens()),
-            environment=self._places.environment(request.batch, partition, number, task_attempt),
+            environment=self._places.environment(request, partition, number, task_attempt),
         )
         answered: list[pa.RecordBatch] = []
         summary: Any = None

@@ -32,6 +32,10 @@ class BoundedReader:
         self._java_session: Any = session._jsparkSession  # noqa: SLF001
         self._literal: Any = getattr(getattr(jvm.org.apache.spark.sql.catalyst.expressions, "Literal$"), "MODULE$")
         self._local_limit: Any = jvm.org.apache.spark.sql.catalyst.plans.logical.LocalLimit
+        self._project: Any = jvm.org.apache.spark.sql.catalyst.plans.logical.Project
+        self._parser: Any = self._java_session.sessionState().sqlParser()
+        self._to_sequence: Any = jvm.PythonUtils.toSeq
+        self._parsed: dict[tuple[str, ...], Any] = {}
         self._of_rows: Any = jvm.org.apache.spark.sql.classic.Dataset.ofRows
         self.time_zone = str(session.conf.get("spark.sql.session.timeZone"))
         """Of timestamps that Spark sends to Python."""
@@ -39,21 +43,27 @@ class BoundedReader:
         self.batch_rows_max = records if records > 0 else None
         """Most rows of an Arrow batch that Spark sends to Python; None: there is no limit."""
 
-    def read(self, rows: DataFrame, rows_max: int, size_max_bytes: int) -> list[pa.RecordBatch] | None:
-        """The rows as Spark sends them to a `mapInArrow`, in the order of their partitions; None if there are more.
+    def read(self, rows: DataFrame, columns: Sequence[str], rows_max: int) -> list[pa.RecordBatch]:
+        """The rows as Spark sends them to a `mapInArrow`, in the order of their partitions.
 
         Args:
             rows: To read; they are executed once.
-            rows_max: The largest number of rows.
-            size_max_bytes: Their largest size.
+            columns: To be selected of them, as expressions.
+            rows_max: If there are more in all, more are returned, and perhaps not all.
         """
         inner: Any = rows._jdf  # noqa: SLF001  there is no public way to a local limit
-        limit = self._local_limit(self._literal.apply(rows_max + 1), inner.queryExecution().logical())
+        selected = self._project(self._expressions(tuple(columns)), inner.queryExecution().logical())
+        # In one piece: Spark analyses it once, and has parsed the expressions in the batch before.
+        limit = self._local_limit(self._literal.apply(rows_max + 1), selected)
         limited: Any = DataFrame(self._of_rows(self._java_session, limit), self._session)
         batches: list[pa.RecordBatch] = limited._collect_as_arrow()  # noqa: SLF001  `toArrow` changes time zones
-        if sum(batch.num_rows for batch in batches) > rows_max:
-            return None
-        return batches if sum(batch.nbytes for batch in batches) <= size_max_bytes else None
+        return batches
+
+    def _expressions(self, texts: tuple[str, ...]) -> Any:
+        """The expressions as Spark has parsed them, for any batch."""
+        if texts not in self._parsed:
+            self._parsed[texts] = self._to_sequence([self._parser.parseExpression(text) for text in texts])
+        return self._parsed[texts]
 
     def with_key_groups(self, rows: pa.Table, schema: StructType, columns: Sequence[str], group: str) -> pa.Table:
         """Rows that are on the driver, with their key groups: Spark evaluates the expression, without a job.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
+    from varvite.spark_integration.messages.protocol import BatchRequest
     from varvite.spark_integration.transport.wire import PumpEnvironment
 
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -84,20 +85,23 @@ class TaskPlaces:
         home = WorkerHome(Path(self.find().home))
         return WorkerConnector(home, self._launch, start_parent=self._describe)
 
-    def environment(self, batch: int, partition: int, attempt_number: int, task_attempt: int) -> PumpEnvironment:
-        """The environment of one task.
+    def environment(
+        self, request: BatchRequest, partition: int, attempt_number: int, task_attempt: int
+    ) -> PumpEnvironment:
+        """The environment of one task. The slot of the batch stands for the number of its stage.
 
         Args:
-            batch: Number of the batch.
+            request: To all partitions.
             partition: Of the operator.
             attempt_number: Counts the attempts at it, from 0.
             task_attempt: No other task has the same.
         """
         place = self.find()
         context: Any = object.__new__(TaskContext)  # its constructor would make it the driver's own
-        properties = {**(place.context.get("_localProperties") or {}), _BATCH_ID: str(batch)}
+        properties = {**(place.context.get("_localProperties") or {}), _BATCH_ID: str(request.batch)}
         vars(context).update(
             place.context,
+            _stageId=request.slot,
             _partitionId=partition,
             _attemptNumber=attempt_number,
             _taskAttemptId=task_attempt,

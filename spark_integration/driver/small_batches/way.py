@@ -88,6 +88,10 @@ class PastBatches:
             rest=max(0, self.rest - 1),
         )
 
+    def with_row_bytes(self, row_bytes: int) -> PastBatches:
+        """The memory with the mean size of rows that were read."""
+        return replace(self, row_bytes=row_bytes)
+
     def after_large_answer(self) -> PastBatches:
         """The memory after an attempt whose answer was too large: others are likely to be."""
         return replace(self, rest=REST_BATCHES)
