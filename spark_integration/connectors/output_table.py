@@ -66,8 +66,9 @@ def row_partitions(table: pa.Table) -> list[int]:
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """The table without the metadata of this module."""
-    return table.replace_schema_metadata(None)
+    """The table without the metadata of this module; each column has at least one chunk, which PySpark relies on."""
+    bare = table.replace_schema_metadata(None)
+    return bare if bare.num_rows else bare.schema.empty_table()
 
 
 def dataframe_of(table: pa.Table) -> DataFrame:

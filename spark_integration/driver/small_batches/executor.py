@@ -237,7 +237,7 @@ class SmallBatches:
     def _chained(self, result: TableResult, operator: OperatorPlan) -> list[pa.RecordBatch]:
         """The output rows of an operator as input of the next one."""
         schema = self._plan.operators[[o.uid for o in self._plan.operators].index(operator.uid) - 1].output_schema
-        batches = [batch.select(schema.names) for rows in result.rows for batch in rows]
+        batches = [batch.select(schema.names) for rows in result.rows for batch in rows if batch.num_rows]
         if not batches:
             return []
         try:

@@ -475,6 +475,19 @@ def test_a_table_is_written_by_spark_where_its_file_would_be_another(
     assert ParquetEncoder("snappy").encode(output_table(void, [[pa.RecordBatch.from_pydict({"v": [None]})]])) is None
 
 
+def test_a_table_without_rows_is_a_dataframe_without_rows(spark: SparkSession) -> None:
+    """Columns without a chunk made PySpark fail where they hold times, after the commit."""
+    schema = spark.sql(f"SELECT {ALL_TYPES} FROM range(1)").schema.toNullable()
+    table = output_table(schema, [[], []])
+    for empty in (table, table.slice(0, 0), table.filter(pa.array([], pa.bool_()))):
+        df = dataframe_of(empty)
+        assert df.collect() == []
+        assert df.schema == schema
+    sides = StructType([*schema.fields, *side_output_fields([schema])])
+    for number in (None, 0):
+        assert dataframe_of(table_of_output(output_table(sides, [[]]), number)).schema == schema
+
+
 def test_side_outputs_of_a_table_are_those_of_the_dataframe(spark: SparkSession) -> None:
     main = StructType([StructField("v", LongType())])
     side = StructType([StructField("text", StringType())])
