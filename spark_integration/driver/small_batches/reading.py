@@ -6,7 +6,7 @@ brings all rows to one task first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+WHOLE_STAGE: Final = "spark.sql.codegen.wholeStage"
+
+
 class BoundedReader:
     """Reads DataFrames of one session."""
 
@@ -35,6 +38,8 @@ class BoundedReader:
         self._project: Any = jvm.org.apache.spark.sql.catalyst.plans.logical.Project
         self._parser: Any = self._java_session.sessionState().sqlParser()
         self._to_sequence: Any = jvm.PythonUtils.toSeq
+        self._settings: Any = self._java_session.sessionState().conf()
+        self._whole_stage = str(session.conf.get(WHOLE_STAGE))
         self._parsed: dict[tuple[str, ...], Any] = {}
         self._of_rows: Any = jvm.org.apache.spark.sql.classic.Dataset.ofRows
         self.time_zone = str(session.conf.get("spark.sql.session.timeZone"))
@@ -55,9 +60,22 @@ class BoundedReader:
         selected = self._project(self._expressions(tuple(columns)), inner.queryExecution().logical())
         # In one piece: Spark analyses it once, and has parsed the expressions in the batch before.
         limit = self._local_limit(self._literal.apply(rows_max + 1), selected)
-        limited: Any = DataFrame(self._of_rows(self._java_session, limit), self._session)
+        limited: Any = DataFrame(self._planned(limit), self._session)
         batches: list[pa.RecordBatch] = limited._collect_as_arrow()  # noqa: SLF001  `toArrow` changes time zones
         return batches
+
+    def _planned(self, logical: Any) -> Any:
+        """The `Dataset` of a plan, with its physical plan.
+
+        Spark numbers the limits in the code that it generates, so it would compile new code in every batch.
+        """
+        self._settings.setConfString(WHOLE_STAGE, "false")
+        try:
+            planned = self._of_rows(self._java_session, logical)
+            planned.queryExecution().executedPlan()
+        finally:
+            self._settings.setConfString(WHOLE_STAGE, self._whole_stage)
+        return planned
 
     def _expressions(self, texts: tuple[str, ...]) -> Any:
         """The expressions as Spark has parsed them, for any batch."""

@@ -37,12 +37,15 @@ class Kept(Sink):
     def __init__(self) -> None:
         self.batches: dict[int, Rows] = {}
         self.tables = 0
+        self.is_local: bool | None = None
+        """The last DataFrame is made of rows in the driver."""
 
     def rows(self) -> Rows:
         """Of all batches: how many there are is a matter of time where the job has heartbeats."""
         return sorted((row for rows in self.batches.values() for row in rows), key=repr)
 
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
+        self.is_local = "LocalRelation" in df._jdf.queryExecution().optimizedPlan().toString()
         self.batches[commit.batch] = sorted(map(tuple, df.collect()), key=repr)
 
     def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
@@ -123,6 +126,7 @@ def both_ways(
     assert driver.sink.rows() == tasks.sink.rows()
     assert state is None or driver.state(state) == tasks.state(state) != []
     assert (driver.sink.tables, tasks.sink.tables) == (len(driver.sink.batches), 0)
+    assert (driver.sink.is_local, tasks.sink.is_local) == (True, False)
     return [rows for _, rows in sorted(driver.sink.batches.items())]
 
 
