@@ -29,8 +29,8 @@ DEMO_ARGS ?=
 # Options of a benchmark: make bench-smoke BENCH_ARGS='--workload map-update'
 BENCH_ARGS ?=
 # The first ones are what the report compares with targets.
-BENCHMARKS := ack_state_size trigger_interval requests_and_bill recovery space materializer_speed
-OTHER_BENCHMARKS := smoke state_access changelog_cost timers windows driver_cost restart_reads
+BENCHMARKS := ack_state_size trigger_interval trigger_latency requests_and_bill recovery space materializer_speed
+OTHER_BENCHMARKS := smoke state_access changelog_cost timers windows many_partitions.driver_cost many_partitions.restart_reads
 
 .PHONY: help
 help: ## List the commands
@@ -121,12 +121,15 @@ bench-state: $(VENV)/.installed-bench ## Measure single accesses of keyed state,
 bench-changelog: java $(VENV)/.installed-bench ## Measure what the changelog costs a job
 	$(PYTHON) -m benchmarks.changelog_cost $(BENCH_ARGS)
 
-.PHONY: bench-ack bench-trigger bench-bill bench-recovery bench-space bench-materializer
+.PHONY: bench-ack bench-trigger bench-latency bench-bill bench-recovery bench-space bench-materializer
 bench-ack: java $(VENV)/.installed-bench ## Measure acknowledgements while the state grows
 	$(PYTHON) -m benchmarks.ack_state_size $(BENCH_ARGS)
 
 bench-trigger: java $(VENV)/.installed-bench ## Find the smallest trigger interval, beside Spark's
 	$(PYTHON) -m benchmarks.trigger_interval $(BENCH_ARGS)
+
+bench-latency: java $(VENV)/.installed-bench ## Measure triggers of few rows by both ways, beside Spark's
+	$(PYTHON) -m benchmarks.trigger_latency $(BENCH_ARGS)
 
 bench-bill: java $(VENV)/.installed-bench ## Count requests to the storage, beside Spark's, and price them
 	$(PYTHON) -m benchmarks.requests_and_bill $(BENCH_ARGS)

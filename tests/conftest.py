@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,9 @@ def pytest_report_header() -> str:
 @pytest.fixture
 def storage_switches(request: pytest.FixtureRequest) -> StorageSwitches:
     """Draws the switches: changelog on or off, materialized every other batch or not, if the test does not say."""
+    switches = StorageSwitches.drawn(SEED, request.node.nodeid)
     if request.node.get_closest_marker("fixed_storage"):
-        return FIXED
-    return StorageSwitches.drawn(SEED, request.node.nodeid)
+        switches = replace(FIXED, small_batches=switches.small_batches)
+    if request.node.get_closest_marker("spark_tasks"):
+        switches = replace(switches, small_batches=False)
+    return switches

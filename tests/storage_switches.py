@@ -1,13 +1,14 @@
 """Switches of what a test does not care about, drawn anew for every test: as Flink does for all its tests.
 
-State must not depend on whether the changelog is on, nor on when it is materialized. So tests that say nothing of these
-run with the changelog on or off, and with or without a materialization after every other batch. The draw depends on a
-seed and the test's name alone: `VARVITE_TEST_SEED=<seed>` makes a run again, whichever tests it selects. `on`, `off`
-and `materialized` in the place of a number are for all tests: the changelog is on, off, or on and materialized. Under
-CI the seed is fixed.
+State must not depend on whether the changelog is on, on when it is materialized, nor on the way of a batch. So tests
+that say nothing of these run with the changelog on or off, with or without a materialization after every other batch,
+and with small batches in the driver or in Spark's tasks. The draw depends on a seed and the test's name alone:
+`VARVITE_TEST_SEED=<seed>` makes a run again, whichever tests it selects. `on`, `off`, `materialized`, `driver` and
+`tasks` in the place of a number are for all tests: the changelog is on, off, or on and materialized; batches are small
+and the driver's, or those of Spark's tasks. Under CI the seed is fixed.
 
 A test whose claim needs a fixed setting says so itself, or with the marker `fixed_storage`: then the changelog is on
-and nothing is materialized but by the test.
+and nothing is materialized but by the test. One about Spark's tasks has the marker `spark_tasks`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class StorageSwitches:
     changelog: bool
     materializes: bool
     """After every other batch."""
+    small_batches: bool = True
+    """Small batches take the driver's way."""
 
     @staticmethod
     def drawn(seed: str, test: str) -> StorageSwitches:
@@ -43,7 +46,8 @@ class StorageSwitches:
         if seed in SAID:
             return SAID[seed]
         drawn = random.Random(f"{seed} {test}")
-        return StorageSwitches(changelog=drawn.random() < 0.5, materializes=drawn.random() < 0.5)
+        changelog, materializes, small_batches = (drawn.random() < 0.5 for _ in range(3))
+        return StorageSwitches(changelog=changelog, materializes=materializes, small_batches=small_batches)
 
     def options(self) -> dict[str, Any]:
         """For an `OperatorHarness`."""
@@ -56,5 +60,7 @@ SAID: Final = {
     "on": FIXED,
     "off": StorageSwitches(changelog=False, materializes=False),
     "materialized": StorageSwitches(changelog=True, materializes=True),
+    "driver": StorageSwitches(changelog=True, materializes=False, small_batches=True),
+    "tasks": StorageSwitches(changelog=True, materializes=False, small_batches=False),
 }
 """Words that may stand for a seed."""

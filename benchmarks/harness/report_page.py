@@ -17,7 +17,8 @@ from benchmarks.harness.case_runs import Benchmark
 from benchmarks.harness.report import RESULTS, Cases
 
 TARGETS = (
-    "ack_state_size", "trigger_interval", "requests_and_bill", "recovery", "space", "materializer_speed"
+    "ack_state_size", "trigger_interval", "trigger_latency", "requests_and_bill", "recovery", "space",
+    "materializer_speed",
 )  # fmt: skip
 """Programs of `case_runs`, in the order of the page."""
 

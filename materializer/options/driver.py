@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from varvite.storage.options.declaration import ConfigOption
-from varvite.storage.options.kinds import BOOLEAN, DURATION, INTEGER, PARAMETERS, PORTS, STRING, choice
+from varvite.storage.options.kinds import BOOLEAN, DURATION, INTEGER, MEMORY_SIZE, PARAMETERS, PORTS, STRING, choice
 
 KEY_GROUPS_MAX: Final = 32_768
 """Flink's upper bound of the number of key groups; two bytes hold a key group."""
@@ -94,4 +94,22 @@ PLACEMENT_ENABLED: Final = ConfigOption(
     default=True,
     description="With several executors, let the tasks of a partition ask for the executor that has its state. Off: "
     "Spark gives them to any executor, and a partition that comes to another one restores its state there.",
+)
+SMALL_BATCH_ROWS: Final = ConfigOption(
+    key="execution.small-batch.max-rows",
+    type=INTEGER,
+    default=20_000,
+    at_least=0,
+    at_most=10_000_000,
+    description="In local mode, a batch of at most so many rows is executed without a shuffle, a cache and a second "
+    "Spark job: the driver reads the rows and gives them to the state workers itself. 0: none is.",
+)
+SMALL_BATCH_SIZE: Final = ConfigOption(
+    key="execution.small-batch.max-size",
+    type=MEMORY_SIZE,
+    default=8 << 20,
+    at_least=1 << 10,
+    at_most=1 << 30,
+    description=f"Largest size of such a batch's rows as Arrow (`{SMALL_BATCH_ROWS.key}`); what comes out of it may "
+    "have eight times as much.",
 )

@@ -6,6 +6,8 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 |---|---|
 | `sink` | the contract of a sink, and `foreachBatch` |
 | `file_sink` | files, exactly once |
+| `output_table` | the output of a small batch, as an Arrow table |
+| `parquet_file` | a table as the Parquet file that Spark would write |
 | `element_sinks` | printing, collecting, several sinks |
 | `collection` | a collection as a stream |
 | `heartbeat` | batches while the input is quiet |

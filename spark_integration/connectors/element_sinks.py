@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
+from varvite.spark_integration.connectors.output_table import row_partitions, table_of_output
 from varvite.spark_integration.connectors.sink import Sink, last_committed_of, write_to
 from varvite.spark_integration.elements.side_by_side import rows_of_output
 from varvite.spark_integration.messages.protocol import PARTITION_COLUMN
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -31,11 +33,17 @@ def elements_by_partition(df: DataFrame, elements: ElementType) -> list[tuple[in
     """(partition, element) of every row, partition by partition, in their order there."""
     columns = [F.col(f"`{name}`") for name in elements.schema.names]
     table = df.select(*columns, F.spark_partition_id().alias(PARTITION_COLUMN)).toArrow()
-    pairs: list[tuple[int, Any]] = []
-    for batch in table.to_batches():
-        partitions: Any = batch.column(PARTITION_COLUMN).to_pylist()
-        pairs.extend(zip(partitions, elements.reader(batch.schema).rows(batch), strict=True))
-    return pairs
+    partitions: Any = table.column(PARTITION_COLUMN).to_pylist()
+    return list(zip(partitions, _elements(table, elements), strict=True))
+
+
+def table_elements_by_partition(table: pa.Table, elements: ElementType) -> list[tuple[int, Any]]:
+    """The same of the output of a small batch."""
+    return list(zip(row_partitions(table), _elements(table, elements), strict=True))
+
+
+def _elements(table: pa.Table, elements: ElementType) -> list[Any]:
+    return [element for batch in table.to_batches() for element in elements.reader(batch.schema).rows(batch)]
 
 
 class PrintSink(Sink):
@@ -49,7 +57,14 @@ class PrintSink(Sink):
 
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
         del commit
-        lines = [self._line(p, e) for p, e in elements_by_partition(df, self._elements)]
+        self._print(elements_by_partition(df, self._elements))
+
+    def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
+        del commit
+        self._print(table_elements_by_partition(table, self._elements))
+
+    def _print(self, pairs: list[tuple[int, Any]]) -> None:
+        lines = [self._line(partition, element) for partition, element in pairs]
         sys.stdout.write("".join(lines))
         sys.stdout.flush()
 
@@ -72,6 +87,10 @@ class SeveralSinks(Sink):
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
         for sink in self._sinks:
             write_to(sink, df, commit)
+
+    def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
+        for sink in self._sinks:
+            write_to(sink, table, commit)
 
     def last_committed(self) -> SinkCommit | None:
         return held_by_all(self._sinks)
@@ -96,6 +115,10 @@ class OutputSinks(Sink):
         for number, sink in self._sinks:
             write_to(sink, rows_of_output(df, number), commit)
 
+    def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
+        for number, sink in self._sinks:
+            write_to(sink, table_of_output(table, number), commit)
+
     def last_committed(self) -> SinkCommit | None:
         return held_by_all(sink for _, sink in self._sinks)
 
@@ -117,6 +140,10 @@ class CollectSink(Sink):
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
         del commit
         self._put([element for _, element in elements_by_partition(df, self._elements)])
+
+    def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
+        del commit
+        self._put(_elements(table, self._elements))
 
     def end(self) -> None:
         """Tell the reader that there is no further batch."""

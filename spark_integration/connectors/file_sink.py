@@ -38,6 +38,7 @@ import msgspec
 
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
+from varvite.spark_integration.connectors.parquet_file import EncodedFile, ParquetEncoder
 from varvite.spark_integration.connectors.sink import Sink
 from varvite.spark_integration.connectors.spark_file_log import DIRECTORY, LoggedFile, SparkFileLog
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
@@ -46,8 +47,9 @@ from varvite.storage.fail_point import fail_point
 from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 VERSION: Final = 1
@@ -167,6 +169,8 @@ class FileSink(Sink):
         self._checkpoint = SparkCheckpoint(spark, checkpoint_location)
         self._begun_query_id = begun_query_id
         self._options = dict(options or {})
+        self._spark = spark
+        self._encoder: ParquetEncoder | None = None
         self._job_id = ""
         self._owner: OutputOwner | None = None
         self._last: SinkCommit | None = None
@@ -199,13 +203,29 @@ class FileSink(Sink):
 
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
         """Write the files, and make them count. Raises `FencedError` if a newer driver has begun to write."""
+        self._write(commit, is_empty=lambda: _is_empty(df), write_files=lambda: self._write_files(df, commit))
+
+    def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
+        """Write one file without Spark, if it would be like Spark's; otherwise as `write`."""
+        if self._encoder is None:
+            self._encoder = ParquetEncoder.create(self._spark, self._format, self._options)
+        data = self._encoder.encode(table)
+        if data is None:
+            super().write_table(table, commit)
+            return
+        file = EncodedFile(self._encoder.name(commit.token), data)
+        self._write(commit, is_empty=lambda: not table.num_rows, write_files=lambda: self._write_encoded(file, commit))
+
+    def _write(
+        self, commit: SinkCommit, is_empty: Callable[[], bool], write_files: Callable[[], list[LoggedFile]]
+    ) -> None:
         if commit == self._last:
             return
         self._claim()
         is_first = self._log is None
         log = self._begin(commit) if self._log is None else self._log
         # The first file shows readers the columns.
-        files = [] if _is_empty(df) and self._has_files else self._write_files(df, commit)
+        files = [] if self._has_files and is_empty() else write_files()
         fail_point("driver.in_sink")
         if files or is_first:
             self._add_entry(log, files, commit)
@@ -237,6 +257,17 @@ class FileSink(Sink):
         directory = attempt_directory(commit)
         writer = df.write.format(self._format).options(**_NO_SUCCESS_FILE, **self._options).mode("append")
         writer.save(self._files.url(directory))
+        return self._listed_files(directory)
+
+    def _write_encoded(self, file: EncodedFile, commit: SinkCommit) -> list[LoggedFile]:
+        directory = attempt_directory(commit)
+        name = f"{directory}/{file.name}"
+        if not self._files.create(name, file.data):  # an earlier call for the same commit, cut off
+            self._files.delete(name)
+            self._files.create(name, file.data)
+        return self._listed_files(directory)
+
+    def _listed_files(self, directory: str) -> list[LoggedFile]:
         infos = [info for info in self._files.list_files(directory) if _is_data(info.url)]
         return [LoggedFile.of(info) for info in sorted(infos)]
 

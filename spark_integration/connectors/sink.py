@@ -15,6 +15,9 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from varvite.spark_integration.connectors.output_table import dataframe_of
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
 from varvite.spark_integration.messages.user_errors import message_of, task_error
 from varvite.storage.errors import UserFunctionError, VarviteError
@@ -52,6 +55,17 @@ class Sink(ABC):
             FencedError: A newer driver has written. Any other exception ends the query, too.
         """
 
+    def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
+        """Write the output of a small batch, which is in the driver already; otherwise as `write`.
+
+        By default the rows become a DataFrame for `write`. A sink that writes without Spark takes the table itself.
+
+        Args:
+            table: The rows, timestamps in UTC.
+            commit: The batch, and the checkpoint that its rows belong to.
+        """
+        self.write(dataframe_of(table), commit)
+
     def last_committed(self) -> SinkCommit | None:
         """The last commit whose output is complete; None if there is none or the sink does not know.
 
@@ -73,10 +87,13 @@ class ForeachBatchSink(Sink):
         self._function(df, commit.batch)
 
 
-def write_to(sink: Sink, df: DataFrame, commit: SinkCommit) -> None:
+def write_to(sink: Sink, rows: DataFrame | pa.Table, commit: SinkCommit) -> None:
     """Write to a sink. Raises as `of_the_user`."""
     with of_the_user(sink, commit.batch):
-        sink.write(df, commit)
+        if isinstance(rows, pa.Table):
+            sink.write_table(rows, commit)
+        else:
+            sink.write(rows, commit)
 
 
 def last_committed_of(sink: Sink) -> SinkCommit | None:

@@ -17,5 +17,6 @@ writer), I11 (no silent start).
 | `query_progress` | Spark's progress of a query, in step with the chain |
 | `placement` | the executors that partitions' tasks ask for |
 | `services` | what runs beside the batches: snapshots, standbys, materializer, figures |
+| `small_batches` | the driver's way of a small batch, past Spark's tasks |
 | `snapshot_watch` | looking for published snapshots in the background |
 """

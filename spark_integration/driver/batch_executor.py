@@ -24,6 +24,8 @@ from varvite.spark_integration.driver.operator_executor import (
 from varvite.spark_integration.driver.operator_requests import operator_request
 from varvite.spark_integration.driver.placement.anchors import Anchors
 from varvite.spark_integration.driver.placement.decision import is_one_process
+from varvite.spark_integration.driver.small_batches.executor import SmallBatches
+from varvite.spark_integration.driver.small_batches.way import SPARKS, Way
 from varvite.spark_integration.functions.pickling import ship
 from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
 from varvite.spark_integration.plan.function_chain import ChainPlace
@@ -38,11 +40,13 @@ from varvite.storage.format.records import ORIGIN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from varvite.spark_integration.driver.placement.standbys import StandbyCopies
+    from varvite.spark_integration.driver.small_batches.executor import TableResult
     from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
     from varvite.spark_integration.messages.protocol import BatchRequest, OperatorRequest
     from varvite.spark_integration.plan.job import JobPlan
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import JobRecord
 
 _log: Final = logging.getLogger(__name__)
+MANY_ROWS: Final = 1 << 62
+"""More rows than any small batch has."""
 STREAM_SETTINGS: Final = {
     # Adaptive execution would merge the state's partitions.
     "spark.sql.adaptive.enabled": "false",
@@ -122,7 +128,12 @@ class BatchExecutor:
         self._anchors: Anchors | None = None
         self._batch_limit: ArrowBatchLimit | None = None
         self._operator_executor: OperatorExecutor | None = None
+        self._small: SmallBatches | None = None
         self._prepared_rows: DataFrame | None = None
+        self._output_table: pa.Table | None = None
+        self._input_rows: int | None = None
+        self.way = Way.SPARK
+        """The way that the last attempt took."""
         self.latest_ms: dict[int, int] = {}
         """By branch of the preparation: the largest event time of the last attempt."""
 
@@ -150,14 +161,17 @@ class BatchExecutor:
         self._operator_executor = OperatorExecutor(
             level, self._combining, self._anchors, self._inbox, has_copies=has_copies
         )
+        self._small = SmallBatches.create(session, self._plan, self._functions, self._inbox)
 
     @property
     def is_placed(self) -> bool:
         """Do partitions ask for executors?"""
         return self._anchors is not None
 
-    def attempt(self, rows: DataFrame, batch: int, requests: Sequence[BatchRequest]) -> list[OperatorResult]:
-        """Execute all operators, each on the rows of the one before.
+    def attempt(
+        self, rows: DataFrame, batch: int, requests: Sequence[BatchRequest]
+    ) -> Sequence[OperatorResult | TableResult]:
+        """Execute all operators, each on the rows of the one before; a small batch in the driver.
 
         Args:
             rows: The batch's input.
@@ -169,6 +183,10 @@ class BatchExecutor:
             BatchRedoError: See `OperatorExecutor.run`.
         """
         self.release()
+        small = self._attempt_small(rows, requests)
+        if small is not None:
+            return small
+        self.way, self._input_rows = Way.SPARK, self._rows_unless_combined()
         if self._anchors is not None:
             self._anchors.refresh()
         with attempt_accumulators(self._spark.sparkContext) as reports:
@@ -177,10 +195,13 @@ class BatchExecutor:
             self.latest_ms = reports.latest_ms.value
         return results
 
-    def output_rows(self, results: Sequence[OperatorResult]) -> DataFrame:
+    def output_rows(self, results: Sequence[OperatorResult | TableResult]) -> DataFrame | pa.Table:
         """The rows for the sink, of the attempt that has these results; see `winner_rows`."""
+        if self._output_table is not None:
+            return self._output_table
         if results:
-            return winner_rows(results[-1], self._plan.output_schema)
+            last: Any = results[-1]
+            return winner_rows(last, self._plan.output_schema)
         if self._prepared_rows is None:
             raise InvariantError("no attempt was made yet")
         return self._prepared_rows
@@ -189,7 +210,10 @@ class BatchExecutor:
         """Adapt the next batch to a batch that has ended."""
         if self._batch_limit is not None:
             self._batch_limit.after(summaries)
-        self._combining.after(summaries)
+        if self._small is not None:
+            self._small.after(summaries, self._input_rows)
+        if self.way is Way.SPARK:
+            self._combining.after(summaries)
 
     def count(self, summaries: Sequence[OperatorSummaries]) -> None:
         """Add what the functions have added to accumulators, once the batch counts."""
@@ -199,12 +223,14 @@ class BatchExecutor:
 
     def release(self) -> None:
         """Free what the last attempt has cached."""
-        self._prepared_rows = None
+        self._prepared_rows = self._output_table = None
         if self._operator_executor is not None:
             self._operator_executor.release()
 
     def close(self) -> None:
         """Free the functions, and receive no more segments. May be called twice."""
+        if self._small is not None:
+            self._small.close()
         if self._inbox is not None:
             self._inbox.close()
         for function in self._functions.values():
@@ -214,17 +240,49 @@ class BatchExecutor:
                 _log.warning("the broadcast of a function was not freed: %s", error)
         self._functions.clear()
 
+    def cancel(self) -> None:
+        """Try nothing again: the batch is cut off. Called by another thread."""
+        if self._small is not None:
+            self._small.cancel()
+
+    def _attempt_small(self, rows: DataFrame, requests: Sequence[BatchRequest]) -> Sequence[TableResult] | None:
+        """Execute a small batch in the driver; None if it is not small, and nothing was executed then."""
+        small = self._small
+        choice = SPARKS if small is None else small.choose(rows, requests)
+        if small is None or choice.way is Way.SPARK:
+            return None
+        place = self._chain_place()
+        with attempt_accumulators(self._spark.sparkContext) as reports:
+            try:
+                batches = small.read(choice, lambda: self._apply_preparation(rows, place, reports, is_whole=False))
+            finally:
+                raise_failures(reports.failures.value)
+            latest_ms = reports.latest_ms.value
+        if batches is None:
+            return None
+        self.way, self._input_rows = Way.DRIVER, sum(batch.num_rows for batch in batches)
+        attempt = small.run(batches, requests)
+        self.latest_ms, self._output_table = latest_ms, attempt.output
+        return attempt.results
+
+    def _rows_unless_combined(self) -> int | None:
+        """More rows than any small batch has, if they are combined before they are counted; else None."""
+        return MANY_ROWS if any(self._combining.way(o.uid) is not None for o in self._plan.operators) else None
+
+    def _chain_place(self) -> ChainPlace:
+        config = self._plan.config
+        return ChainPlace(0, self._plan.parallelism, config.max_parallelism, dict(config.job_parameters))
+
     def _run(
         self, rows: DataFrame, requests: Sequence[BatchRequest], reports: AttemptAccumulators
     ) -> list[OperatorResult]:
         if self._operator_executor is None:
             raise InvariantError("the session of the stream is not prepared")
         results: list[OperatorResult] = []
-        config = self._plan.config
-        place = ChainPlace(0, self._plan.parallelism, config.max_parallelism, dict(config.job_parameters))
-        rows = self._apply_preparation(rows, place, reports)
+        rows = self._apply_preparation(rows, self._chain_place(), reports, is_whole=not self._plan.operators)
         if not self._plan.operators:
-            self._prepared_rows = without_failures(self._operator_executor.cache(rows))
+            cached, self._input_rows = self._operator_executor.cache(rows)
+            self._prepared_rows = without_failures(cached)
             raise_failures(reports.failures.value)
         for plan, request in zip(self._plan.operators, requests, strict=True):
             if results:
@@ -238,8 +296,10 @@ class BatchExecutor:
             results.append(result)
         return results
 
-    def _apply_preparation(self, rows: DataFrame, place: ChainPlace, reports: AttemptAccumulators) -> DataFrame:
-        preparation, is_whole = self._plan.preparation, not self._plan.operators
+    def _apply_preparation(
+        self, rows: DataFrame, place: ChainPlace, reports: AttemptAccumulators, *, is_whole: bool
+    ) -> DataFrame:
+        preparation = self._plan.preparation
         if isinstance(preparation, BranchedPreparation):
             return preparation.apply(rows, place, reports.failures, reports.latest_ms, is_whole=is_whole)
         return rows if preparation is None else preparation.apply(rows, place, reports.failures, is_whole=is_whole)

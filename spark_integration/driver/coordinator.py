@@ -35,8 +35,10 @@ from varvite.storage.errors import VarviteError
 from varvite.storage.fail_point import fail_point
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from concurrent.futures import Future
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from varvite.changelog.commit.run import Acknowledged
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.driver.batch_commit import ExecutedBatch
     from varvite.spark_integration.driver.operator_executor import OperatorResult
     from varvite.spark_integration.driver.query_progress import BatchInput
+    from varvite.spark_integration.driver.small_batches.executor import TableResult
     from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
     from varvite.spark_integration.messages.protocol import BatchSpec
     from varvite.spark_integration.plan.job import JobPlan
@@ -62,7 +65,7 @@ class StopRequestedError(VarviteError):
 class CommittedBatch:
     """A batch that was executed and committed, before its sink was called."""
 
-    rows: DataFrame
+    rows: DataFrame | pa.Table
     summaries: tuple[OperatorSummaries, ...]
     acknowledged: Acknowledged
     attempts: int
@@ -148,6 +151,7 @@ class Coordinator:
     def cancel(self, run_id: str) -> None:
         """Cut off the batch that is running: end its Spark jobs, of that run of Spark's query, and its workers."""
         self._cancelled.set()
+        self._executor.cancel()
         cancel_batch(self._context, run_id, self._run.record.job_id)
 
     def stop(self) -> None:
@@ -211,7 +215,9 @@ class Coordinator:
             sink_ms=(ended_s - sink_s) * 1000,
             batch_ms=(ended_s - started_s) * 1000,
         )
-        self._services.record(committed.acknowledged, committed.summaries, times, committed.attempts)
+        self._services.record(
+            committed.acknowledged, committed.summaries, times, committed.attempts, self._executor.way.value
+        )
 
     def _begin(self, batch: int, batch_input: Future[BatchInput]) -> bool:
         """Find the base of the run's first batch; False if the batch is already committed and written (adopted)."""
@@ -268,7 +274,9 @@ class Coordinator:
             ack_ms=(acked_s - executed_s) * 1000,
         )
 
-    def _attempt(self, rows: DataFrame, batch: int, time_ms: int) -> tuple[BatchSpec, list[OperatorResult]]:
+    def _attempt(
+        self, rows: DataFrame, batch: int, time_ms: int
+    ) -> tuple[BatchSpec, Sequence[OperatorResult | TableResult]]:
         """Execute the batch until an attempt can be committed; answers that attempt and its results."""
         for attempt in range(BATCH_ATTEMPTS_MAX):
             spec = self._committer.spec(batch, attempt=attempt, time_ms=time_ms, commit_token=self._tokens.token())

@@ -78,10 +78,15 @@ def keyed_input(
 
     Each step of a DataFrame costs an analysis of some milliseconds, so `columns_read` (expressions) are chosen here.
     """
-    # Expressions as text: each call of pyspark.sql.functions costs a millisecond or more of class lookups in the JVM.
+    keyed = rows.selectExpr(*columns_read, key_group_of(key_columns, max_parallelism))
+    return to_partitions(keyed, parallelism, max_parallelism, anchor)
+
+
+def key_group_of(key_columns: Sequence[str], max_parallelism: int) -> str:
+    """The key group of rows with that key, as a named expression."""
+    # As text: each call of pyspark.sql.functions costs a millisecond or more of class lookups in the JVM.
     keys = ", ".join(quoted(column) for column in key_columns)
-    key_group = f"CAST(pmod(xxhash64({keys}), {max_parallelism}L) AS INT) AS {KEY_GROUP_COLUMN}"
-    return to_partitions(rows.selectExpr(*columns_read, key_group), parallelism, max_parallelism, anchor)
+    return f"CAST(pmod(xxhash64({keys}), {max_parallelism}L) AS INT) AS {KEY_GROUP_COLUMN}"
 
 
 def answer_struct(output: StructType) -> StructType:
@@ -150,19 +155,12 @@ class OperatorExecutor:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor)
         pump = Pump(encode_message(request), function, executed)
         answer = self._persist(map_in_arrow(keyed, pump, answer_struct(plan.output_schema)), parallelism)
-        summaries = self._collect(answer, request)
-        failed = next((s for s in summaries if s.error is not None), None)
-        if failed is not None and failed.error is not None:
-            raise UserErrorRaised(failed.error, failed.operator, failed.partition)
-        checked = check_summaries(self._take_handed_over(summaries, request), request)
-        check_broadcast(checked, request.batch)
-        return OperatorResult(checked, answer)
+        return OperatorResult(checked_answers(self._collect(answer, request), request, self._inbox), answer)
 
-    def cache(self, rows: DataFrame) -> DataFrame:
-        """Execute and keep rows that no operator reads."""
+    def cache(self, rows: DataFrame) -> tuple[DataFrame, int]:
+        """Execute and keep rows that no operator reads; returns their number, too."""
         cached = self._persist(rows, None)
-        cached.count()
-        return cached
+        return cached, cached.count()
 
     def release(self) -> None:
         """Free the cached answers, and the segments that were handed over."""
@@ -189,22 +187,6 @@ class OperatorExecutor:
         self._cached.append(cached)
         return cached
 
-    def _take_handed_over(self, summaries: list[Summary], request: BatchRequest) -> list[Summary]:
-        """Take the segments that were handed over from the inbox into their summaries."""
-        if self._inbox is None or not any(s.handed_over_bytes for s in summaries):
-            return summaries
-        completed = [self._inbox.complete(summary) for summary in summaries]
-        missing = [s.partition for s, c in zip(summaries, completed, strict=True) if c is None]
-        if missing:
-            raise BatchRedoError(
-                f"the segments of partitions {missing} were handed over and are not here any more; the batch is "
-                "executed again",
-                operator=request.operator.operator,
-                batch=request.batch,
-                epoch=request.epoch,
-            )
-        return [summary for summary in completed if summary is not None]
-
     @staticmethod
     def _collect(answer: DataFrame, request: BatchRequest) -> list[Summary]:
         try:
@@ -221,6 +203,39 @@ class OperatorExecutor:
                 epoch=request.epoch,
             ) from error
         return decode_summaries([row.as_buffer() for row in rows.column(0)])
+
+
+def checked_answers(summaries: list[Summary], request: BatchRequest, inbox: SegmentInbox | None) -> OperatorSummaries:
+    """The summaries in order of partition, with their segments, if they can be committed.
+
+    Raises:
+        UserErrorRaised: The user's function raised.
+        BatchRedoError: Not exactly one summary per partition, a segment is lost, or not the same broadcast rows
+            everywhere.
+    """
+    failed = next((s for s in summaries if s.error is not None), None)
+    if failed is not None and failed.error is not None:
+        raise UserErrorRaised(failed.error, failed.operator, failed.partition)
+    checked = check_summaries(_take_handed_over(summaries, request, inbox), request)
+    check_broadcast(checked, request.batch)
+    return checked
+
+
+def _take_handed_over(summaries: list[Summary], request: BatchRequest, inbox: SegmentInbox | None) -> list[Summary]:
+    """Take the segments that were handed over from the inbox into their summaries."""
+    if inbox is None or not any(s.handed_over_bytes for s in summaries):
+        return summaries
+    completed = [inbox.complete(summary) for summary in summaries]
+    missing = [s.partition for s, c in zip(summaries, completed, strict=True) if c is None]
+    if missing:
+        raise BatchRedoError(
+            f"the segments of partitions {missing} were handed over and are not here any more; the batch is "
+            "executed again",
+            operator=request.operator.operator,
+            batch=request.batch,
+            epoch=request.epoch,
+        )
+    return [summary for summary in completed if summary is not None]
 
 
 def check_summaries(summaries: Sequence[Summary], request: BatchRequest) -> OperatorSummaries:

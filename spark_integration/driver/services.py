@@ -63,14 +63,20 @@ class JobServices:
         self._watch.start(state.view, state.floors, self._standbys if is_placed else None)
 
     def record(
-        self, acknowledged: Acknowledged, summaries: Sequence[OperatorSummaries], times: BatchTimes, attempts: int
+        self,
+        acknowledged: Acknowledged,
+        summaries: Sequence[OperatorSummaries],
+        times: BatchTimes,
+        attempts: int,
+        way: str,
     ) -> None:
-        """Publish the figures of a batch that is over."""
+        """Publish the figures of a batch that is over; `way` is the one that it took."""
         statistics = statistics_of(
             acknowledged,
             summaries,
             times,
             attempts=attempts,
+            way=way,
             log_commits=self._run.state.log_commits,
             moved_partitions=self._moves.after(summaries),
         )

@@ -80,7 +80,9 @@ def ship(context: SparkContext | None, pickled: PickledFunction) -> ShippedFunct
 
 def _broadcast_value(broadcast_id: int, broadcast: Any) -> BroadcastValue:
     path = getattr(broadcast, "_path", None)
-    if path is not None:
+    context = getattr(broadcast, "_sc", None)
+    # On the driver, the file of an encrypted broadcast is encrypted.
+    if path is not None and not (context is not None and context._encryption_enabled):  # noqa: SLF001  there is no getter
         return BroadcastValue(broadcast_id=broadcast_id, path=path)
     return BroadcastValue(broadcast_id=broadcast_id, pickled=pickle.dumps(broadcast.value, pickle.HIGHEST_PROTOCOL))
 

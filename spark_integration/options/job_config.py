@@ -93,6 +93,8 @@ class JobConfig:
     metrics_ports: range | None = driver.METRICS_PORT.field()
     metrics_host: str | None = driver.METRICS_HOST.field()
     placement_enabled: bool = driver.PLACEMENT_ENABLED.field()
+    small_batch_rows_max: int = driver.SMALL_BATCH_ROWS.field()
+    small_batch_max_bytes: int = driver.SMALL_BATCH_SIZE.field()
 
     def __post_init__(self) -> None:
         """Raises `InvalidRequestError` for options that contradict each other."""

@@ -64,6 +64,11 @@ class BroadcastInput:
         divided = to_partitions(copied, parallelism, max_parallelism, placement)
         return divided.sortWithinPartitions(_PLACE_COLUMN).drop(_PLACE_COLUMN)
 
+    def group_of(self, parallelism: int, max_parallelism: int) -> str:
+        """The key group of each row, null if it is a broadcast row, as a named expression."""
+        group = self._key_group(parallelism, max_parallelism)
+        return f"IF({INPUT_COLUMN} = {BROADCAST}, NULL, {group}) AS {KEY_GROUP_COLUMN}"
+
     def _key_group(self, parallelism: int, max_parallelism: int) -> str:
         """Key group of a row that is not broadcast, as an expression."""
         if self.keyed:

@@ -94,12 +94,22 @@ class WorkerConnector:
         launch: WorkerLaunch,
         jvm: Callable[[int], int] = find_jvm,
         clock: Clock | None = None,
+        start_parent: Callable[[], object] | None = None,
     ) -> None:
-        """`jvm` finds the executor's JVM, which the parent watches, from the id of this process."""
+        """Nothing is connected yet.
+
+        Args:
+            home: Of the workers.
+            launch: How they are made.
+            jvm: Finds the executor's JVM, which the parent watches, from the id of this process.
+            clock: Time.
+            start_parent: Has the parent started by a process of the executor, where this process is none.
+        """
         self._home = home
         self._launch = launch
         self._jvm = jvm
         self._clock = clock or SystemClock()
+        self._start_elsewhere = start_parent
 
     def open(self, opening: Opening) -> tuple[Channel, Ready]:
         """Bring a request to its worker; returns the connection after the worker's `Ready`.
@@ -133,6 +143,10 @@ class WorkerConnector:
         )
         unreached.add_note(self.log_note())
         raise unreached from problem
+
+    def ensure_parent(self) -> None:
+        """Start the parent unless it runs. Raises `DidNotHappenError`, `OSError`."""
+        (connect(self._home, PARENT_SOCKET) or self._start_parent()).close()
 
     def exit_code(self, pid: int) -> int | None:
         """The exit code of a worker whose connection has ended, negative for a signal; None if it has not ended."""
@@ -180,6 +194,12 @@ class WorkerConnector:
 
     def _start_parent(self) -> socket.socket:
         """Start the parent unless another task has just done so; returns a connection to it. Raises OSError."""
+        if self._start_elsewhere is not None:
+            self._start_elsewhere()
+            connection = connect(self._home, PARENT_SOCKET)
+            if connection is None:
+                raise ConnectionRefusedError("the parent of the state workers ended at once")
+            return connection
         try:
             self._home.create()
         except FileNotFoundError as error:

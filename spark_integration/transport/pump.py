@@ -102,21 +102,25 @@ class Pump:
         if context is None:
             raise InvalidRequestError("the pump runs outside of a Spark task; give it to DataFrame.mapInArrow")
         freeze_modules()
-        environment = PumpEnvironment(
-            sys_path=import_path(sys.path),
-            files_directory=str(Path(SparkFiles.getRootDirectory()).absolute()),
-            task_context=pickle.dumps(context),
-        )
-        task = task_request(self._request, context.partitionId(), context.taskAttemptId(), SystemTokens())
+        batch = decode_message(self._request, BatchRequest)
+        task = task_request(batch, context.partitionId(), context.taskAttemptId(), SystemTokens())
         connector = WorkerConnector(executor_home(os.environ), self._launch)
         note = None if self._executions is None else self._executions.add
-        opening = Opening(task=task, environment=environment)
+        opening = Opening(task=task, environment=task_environment(context))
         yield from stream(connector, opening, self._function, promptly(batches), note)
 
 
-def task_request(request: bytes, partition: int, task_attempt: int, tokens: TokenSource) -> TaskRequest:
+def task_environment(context: TaskContext) -> PumpEnvironment:
+    """The environment of this Python worker, in the task with that context."""
+    return PumpEnvironment(
+        sys_path=import_path(sys.path),
+        files_directory=str(Path(SparkFiles.getRootDirectory()).absolute()),
+        task_context=pickle.dumps(context),
+    )
+
+
+def task_request(batch: BatchRequest, partition: int, task_attempt: int, tokens: TokenSource) -> TaskRequest:
     """The request of one task, with a new tag (I2)."""
-    batch = decode_message(request, BatchRequest)
     if batch.base_view is not None:
         batch = msgspec.structs.replace(batch, base_view=batch.base_view.only(partition))
     return TaskRequest(batch=batch, partition=partition, tag=tokens.token(), task_attempt=task_attempt)

@@ -14,6 +14,7 @@ from tests.spark.materialized_batches import materialize_every_other_batch
 from tests.storage_switches import StorageSwitches
 
 CHANGELOG = "spark.varvite.state.changelog.enabled"
+SMALL_BATCH = "spark.varvite.execution.small-batch.max-rows"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -61,7 +62,7 @@ def switched(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[None]:
-    """Jobs of the session that do not say themselves have the changelog on or off; see `tests.storage_switches`."""
+    """Jobs of the session that do not say themselves are switched; see `tests.storage_switches`."""
     if "spark" not in request.fixturenames:
         yield
         return
@@ -69,8 +70,11 @@ def switched(
         materialize_every_other_batch(monkeypatch, tmp_path_factory.mktemp("materializer"))
     session: SparkSession = request.getfixturevalue("spark")
     session.conf.set(CHANGELOG, str(storage_switches.changelog).lower())
+    if not storage_switches.small_batches:
+        session.conf.set(SMALL_BATCH, "0")
     yield
     session.conf.unset(CHANGELOG)
+    session.conf.unset(SMALL_BATCH)
 
 
 class FileStream:

@@ -74,6 +74,16 @@ def test_trigger_intervals_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.rare
+def test_triggers_of_few_rows_are_measured_by_both_ways(tmp_path: Path) -> None:
+    (case,) = tiny_cases_of("trigger_latency", tmp_path, "rows=100")
+    assert set(case["systems"]) == {
+        "driver-hashmap", "driver-rocksdb", "tasks-hashmap", "tasks-rocksdb", "groupBy", "noop"
+    }  # fmt: skip
+    assert [case["systems"][name]["ways"] for name in ("driver-hashmap", "tasks-rocksdb")] == [["driver"], ["spark"]]
+    assert all(figures["p99_ms"] >= figures["p50_ms"] > 0 for figures in case["systems"].values())
+
+
+@pytest.mark.rare
 def test_sparks_requests_are_counted(tmp_path: Path) -> None:
     (case,) = tiny_cases_of("requests_and_bill", tmp_path, "system=spark-changelog")
     assert case["parts"]["job"]["requests"]["PUT"] >= 4  # a changelog for each of the partitions

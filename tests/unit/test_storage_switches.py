@@ -4,6 +4,8 @@ otherwise.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
@@ -18,7 +20,7 @@ def test_the_seed_is_what_is_said_or_fixed_under_ci_or_any() -> None:
 def test_a_seed_and_a_test_say_everything() -> None:
     drawn = [StorageSwitches.drawn(seed, f"test_{i}") for seed in "01" for i in range(50)]
     assert drawn == [StorageSwitches.drawn(seed, f"test_{i}") for seed in "01" for i in range(50)]
-    assert len(set(drawn)) == 4
+    assert len(set(drawn)) == 8
     assert drawn[:50] != drawn[50:]
 
 
@@ -29,5 +31,6 @@ def test_a_word_says_it_for_all_tests() -> None:
 
 
 @pytest.mark.fixed_storage
+@pytest.mark.spark_tasks
 def test_a_marked_test_has_no_switches(storage_switches: StorageSwitches) -> None:
-    assert storage_switches == FIXED
+    assert storage_switches == replace(FIXED, small_batches=False)

@@ -53,6 +53,7 @@ class JobMetrics:
         self._checkpoints = self._counter("checkpoints", "Checkpoints that were acknowledged.", *_JOB)
         self._failed = self._counter("failed_batches", "Batches that ended the query.", *_JOB, "error")
         self._attempts = self._counter("batch_attempts", "Executions of batches that were acknowledged.", *_JOB)
+        self._ways = self._counter("batches", "Checkpoints by the way that their batch took.", *_JOB, "way")
         self._ack = self._histogram(
             "acknowledge_seconds", "From all summaries to the durable entry.", _ACK_SECONDS, *_JOB
         )
@@ -127,6 +128,7 @@ class JobMetrics:
         statistics, commit = checkpoint.statistics, checkpoint.commit
         self._checkpoints.labels(job).inc()
         self._attempts.labels(job).inc(statistics.attempts)
+        self._ways.labels(job, statistics.way).inc()
         self._ack.labels(job).observe(statistics.ack_ms / 1_000)
         self._operators_s.labels(job).observe(statistics.operators_ms / 1_000)
         self._sink_s.labels(job).observe(statistics.sink_ms / 1_000)

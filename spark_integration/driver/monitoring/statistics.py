@@ -63,6 +63,8 @@ class CheckpointStatistics:
     attempts: int
     log_commits: int
     """Commits whose segments a restore would replay."""
+    way: str = "spark"
+    """driver: a small batch, which the driver executed itself; spark: Spark's tasks did."""
     restored: dict[str, int] = field(default_factory=dict[str, int])
     """Number of partitions by the worker's way to the base: confirmed, current, caught-up, restored."""
     moved_partitions: int = 0
@@ -143,6 +145,7 @@ def statistics_of(
     attempts: int,
     log_commits: int,
     moved_partitions: int,
+    way: str = "spark",
 ) -> CheckpointStatistics:
     """The figures of one batch from what it left behind; see the fields."""
     commit = acknowledged.commit
@@ -172,6 +175,7 @@ def statistics_of(
         uploaded_bytes=sum(sizes.values()) + sum(of_driver),
         objects_written=1 + len(sizes) + sum(size_bytes > 0 for size_bytes in of_driver),
         attempts=attempts,
+        way=way,
         log_commits=log_commits,
         restored=dict(restored),
         moved_partitions=moved_partitions,

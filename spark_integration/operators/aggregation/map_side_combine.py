@@ -121,14 +121,15 @@ class MapSideCombine:
         valued = {*self.key_columns, *(partial.column for partial in partials if partial.kind != "count")}
         return [
             quoted(name) if name in valued else f"IF({quoted(name)} IS NULL, NULL, TRUE) AS {quoted(name)}"
-            for name in self._names_read()
+            for name in self.names_read()
         ]
 
     def columns_read(self) -> list[str]:
         """The columns of the rows to shuffle if they are not combined, as expressions."""
-        return [quoted(name) for name in self._names_read()]
+        return [quoted(name) for name in self.names_read()]
 
-    def _names_read(self) -> list[str]:
+    def names_read(self) -> list[str]:
+        """Names of the columns of the rows to shuffle if they are not combined."""
         read = [column.column for column in self.columns if column.column is not None]
         times = [self.event_time] if self.event_time is not None else []
         return list(dict.fromkeys([*self.key_columns, *read, *times]))

@@ -52,7 +52,7 @@ def test_requests_are_counted(tmp_path: Path) -> None:
 @pytest.mark.skipif(bool(missing_programs()), reason="Ceph is not installed")
 def test_tasks_of_a_first_batch_read_no_entry_of_the_chain(tmp_path: Path) -> None:
     path = tmp_path / "restart_reads.json"
-    command = [sys.executable, "-m", "benchmarks.restart_reads", "--partitions", "4", "--batches", "3"]
+    command = [sys.executable, "-m", "benchmarks.many_partitions.restart_reads", "--partitions", "4", "--batches", "3"]
     subprocess.run([*command, "--results", str(path)], cwd=ROOT, check=True, capture_output=True, text=True)
     alone, slices = json.loads(path.read_text())["cases"]
     assert alone["requests"] >= 4

@@ -26,7 +26,13 @@ from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, Task, Violation, remove
 from tests.simulation.system.spark.cached_location import CachedCheckpoint, CachedLocation
-from tests.simulation.system.spark.engine import RunCheckpoint, SimulatedExecution, chained_rows, winner_rows
+from tests.simulation.system.spark.engine import (
+    NoSmallBatches,
+    RunCheckpoint,
+    SimulatedExecution,
+    chained_rows,
+    winner_rows,
+)
 from tests.simulation.system.spark.hosts import simulated_hosts
 from tests.simulation.system.storage import KEY_PROVIDER, log_storage
 from tests.simulation.system.store import NO_FAULTS, Disk, SimulatedStore
@@ -324,6 +330,7 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         (log_store, "open_like"): log_storage(system.log_store_of),
         (batch_executor, "winner_rows"): winner_rows,
         (batch_executor, "OperatorExecutor"): SimulatedExecution,
+        (batch_executor, "SmallBatches"): NoSmallBatches,
         (batch_executor, "chained_rows"): chained_rows,
         (job_run, "is_hedged"): lambda _url: system.options.hedged,
         (hedged_claim, "ClaimRequest"): system.claim_request,

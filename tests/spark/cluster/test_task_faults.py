@@ -26,7 +26,7 @@ from tests.spark.functions.tokens import (
 )
 from tests.spark.keyed_jobs import BACKENDS, UID, KeyedJob
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spark_tasks]
 KEYS = "abcdef"
 BATCHES = [[(k, number * 10 + i) for i, k in enumerate(KEYS)] for number in range(4)]
 PAUSED = 12

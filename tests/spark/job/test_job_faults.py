@@ -241,6 +241,7 @@ def test_the_function_runs_once_for_each_row_whatever_the_sink_does(
     assert in_order(job.received[-1][1]) == in_order(job.expected[-2:])
 
 
+@pytest.mark.spark_tasks
 def test_a_cached_output_block_lost_before_the_sink_fails_the_query_and_the_restart_repairs_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -260,6 +261,7 @@ def test_a_cached_output_block_lost_before_the_sink_fails_the_query_and_the_rest
     assert job.rows() == in_order(job.expected)
 
 
+@pytest.mark.spark_tasks
 def test_a_lost_output_block_that_is_made_anew_without_rows_fails_the_query_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -280,6 +282,7 @@ def test_a_lost_output_block_that_is_made_anew_without_rows_fails_the_query_too(
     assert job.rows() == in_order(job.expected)
 
 
+@pytest.mark.spark_tasks
 @pytest.mark.parametrize("again", ["with rows", "without rows"])
 def test_an_upstream_partition_that_runs_again_redoes_the_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str
@@ -316,6 +319,7 @@ def test_an_upstream_partition_that_runs_again_redoes_the_batch(
     assert job.rows() == [("a", 1), ("a", 2), ("b", 1)]
 
 
+@pytest.mark.spark_tasks
 def test_a_function_instance_with_fields_of_a_dropped_attempt_is_not_used_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,6 +151,7 @@ def combining_always(monkeypatch: pytest.MonkeyPatch, way: Way | None) -> list[i
 
 
 @pytest.mark.long
+@pytest.mark.spark_tasks
 @pytest.mark.parametrize(
     ("make", "way"),
     [(combined, Way.SPARK), (combined, Way.ARROW), (exactly_combined, Way.ARROW), (every, None), (distinct, None)],
@@ -199,6 +200,7 @@ def test_aggregates_are_sparks_also_over_restarts_killed_workers_and_other_backe
     assert [rows for rows in rows_read if rows] == [len(received[i]) if is_combined else 60 for i in (0, 2, 3)]
 
 
+@pytest.mark.spark_tasks
 @pytest.mark.parametrize("way", [None, *Way])
 def test_the_watermark_is_that_of_the_rows_before_they_were_combined(
     spark: SparkSession, tmp_path: Path, way: Way | None, monkeypatch: pytest.MonkeyPatch

@@ -111,6 +111,7 @@ def test_instances_stay_alike_when_one_dies_in_the_midst(spark: SparkSession, tm
     assert found[2] == [("rule", 0, "*=4 high=9 mid=5"), ("rule", 1, "*=4 high=9 mid=5")]
 
 
+@pytest.mark.spark_tasks
 def test_a_batch_whose_partitions_read_other_broadcast_rows_is_executed_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

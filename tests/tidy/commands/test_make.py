@@ -17,6 +17,7 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MF
 FIGURES = {
     "bench-ack": "ack_state_size",
     "bench-trigger": "trigger_interval",
+    "bench-latency": "trigger_latency",
     "bench-bill": "requests_and_bill",
     "bench-recovery": "recovery",
     "bench-space": "space",

@@ -78,9 +78,9 @@ COVERED: dict[str, str] = {
     ),
     "varvite package --output lib":
         "tests/unit/materializer/commands/test_package.py::test_the_command_of_the_page_runs",
-    "python -m benchmarks.restart_reads":
+    "python -m benchmarks.many_partitions.restart_reads":
         "tests/integration/commands/test_benchmarks_without_spark.py::test_tasks_of_a_first_batch_read_no_entry_of_the_chain",
-    "python -m benchmarks.driver_cost":
+    "python -m benchmarks.many_partitions.driver_cost":
         "tests/unit/benchmarks/test_driver_cost.py::test_the_drivers_cost_is_measured",
     "deploy/spark_submit.sh --storage s3://bucket/varvite --job orders -- --master yarn --py-files varvite.zip orders.py":  # noqa: E501
         "tests/integration/commands/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",

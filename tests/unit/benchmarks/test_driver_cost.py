@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.driver_cost import ADOPT_EVERY, Driver, measure_memory, measure_time
+from benchmarks.many_partitions.driver_cost import ADOPT_EVERY, Driver, measure_memory, measure_time
 from varvite.changelog.chain.segment_index import SegmentIndex
 from varvite.changelog.commit import plan as commit_plan
 from varvite.changelog.commit import state as chain_state

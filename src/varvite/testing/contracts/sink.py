@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 from varvite.changelog.commit.base_decision import SinkCommit
+from varvite.spark_integration.connectors.output_table import output_table
 from varvite.storage.errors import FencedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
     from varvite.spark_integration.connectors.sink import Sink
@@ -45,71 +50,88 @@ class SinkContract:
         """Rows with these values in column `v`."""
         return spark.range(1).selectExpr(f"explode(array({', '.join(f'{v}L' for v in values)})) AS v").coalesce(1)
 
-    def test_batches_add_up_and_the_last_one_is_told(self, spark: SparkSession, output: SinkOutput) -> None:
+    @pytest.fixture(params=["write", "write_table"])
+    def write(self, request: pytest.FixtureRequest, spark: SparkSession) -> Callable[..., None]:
+        """Writes values in column `v` to a sink: `write(sink, commit, *values)`."""
+
+        def write(sink: Sink, at: SinkCommit, *values: int) -> None:
+            if request.param == "write":
+                sink.write(self.rows(spark, *(values or (0,))).limit(len(values)), at)
+            else:
+                rows = pa.RecordBatch.from_pydict({"v": pa.array(values, pa.int64())})
+                sink.write_table(output_table(StructType([StructField("v", LongType())]), [[rows]]), at)
+
+        return write
+
+    def test_batches_add_up_and_the_last_one_is_told(self, write: Callable[..., None], output: SinkOutput) -> None:
         sink = output.open()
         assert sink.last_committed() is None
-        sink.write(self.rows(spark, 1, 2), commit(0, 2))
-        sink.write(self.rows(spark, 3), commit(1, 3))
+        write(sink, commit(0, 2), 1, 2)
+        write(sink, commit(1, 3), 3)
         assert output.values() == [1, 2, 3]
         assert sink.last_committed() == output.open().last_committed() == commit(1, 3)
 
-    def test_the_same_call_again_changes_nothing(self, spark: SparkSession, output: SinkOutput) -> None:
+    def test_the_same_call_again_changes_nothing(self, write: Callable[..., None], output: SinkOutput) -> None:
         """Its reply was lost."""
         sink = output.open()
         for _ in range(2):
-            sink.write(self.rows(spark, 1, 2), commit(0, 2))
-        output.open().write(self.rows(spark, 1, 2), commit(0, 2))
+            write(sink, commit(0, 2), 1, 2)
+        write(output.open(), commit(0, 2), 1, 2)
         assert output.values() == [1, 2]
 
-    def test_a_batch_that_is_executed_again_replaces_its_rows(self, spark: SparkSession, output: SinkOutput) -> None:
-        output.open().write(self.rows(spark, 1), commit(0, 2))
-        output.open().write(self.rows(spark, 2, 3), commit(1, 3))
+    def test_a_batch_that_is_executed_again_replaces_its_rows(
+        self, write: Callable[..., None], output: SinkOutput
+    ) -> None:
+        write(output.open(), commit(0, 2), 1)
+        write(output.open(), commit(1, 3), 2, 3)
         again = output.open()
-        again.write(self.rows(spark, 4), commit(1, 5))
-        again.write(self.rows(spark, 5), commit(2, 6))
+        write(again, commit(1, 5), 4)
+        write(again, commit(2, 6), 5)
         assert output.values() == [1, 4, 5]
         assert output.open().last_committed() == commit(2, 6)
 
-    def test_a_driver_that_was_replaced_is_refused(self, spark: SparkSession, output: SinkOutput) -> None:
+    def test_a_driver_that_was_replaced_is_refused(self, write: Callable[..., None], output: SinkOutput) -> None:
         older = output.open()
-        older.write(self.rows(spark, 1), commit(0, 2))
+        write(older, commit(0, 2), 1)
         newer = output.open()
-        newer.write(self.rows(spark, 2), commit(1, 4))
+        write(newer, commit(1, 4), 2)
         with pytest.raises(FencedError):
-            older.write(self.rows(spark, 3), commit(1, 3))
-        newer.write(self.rows(spark, 4), commit(2, 5))
+            write(older, commit(1, 3), 3)
+        write(newer, commit(2, 5), 4)
         assert output.values() == [1, 2, 4]
         assert output.open().last_committed() == commit(2, 5)
 
     def test_a_newer_driver_refuses_the_older_one_by_a_batch_without_rows(
-        self, spark: SparkSession, output: SinkOutput
+        self, write: Callable[..., None], output: SinkOutput
     ) -> None:
         older = output.open()
-        older.write(self.rows(spark, 1), commit(0, 2))
-        output.open().write(self.rows(spark, 2).limit(0), commit(1, 4))
+        write(older, commit(0, 2), 1)
+        write(output.open(), commit(1, 4))
         with pytest.raises(FencedError):
-            older.write(self.rows(spark, 3), commit(1, 3))
+            write(older, commit(1, 3), 3)
         assert output.values() == [1]
 
-    def test_a_batch_without_rows_carries_its_commit(self, spark: SparkSession, output: SinkOutput) -> None:
+    def test_a_batch_without_rows_carries_its_commit(
+        self, spark: SparkSession, write: Callable[..., None], output: SinkOutput
+    ) -> None:
         sink = output.open()
-        sink.write(self.rows(spark, 1), commit(0, 2))
-        sink.write(self.rows(spark, 1).limit(0), commit(1, 3))
-        sink.write(self.rows(spark, 1).where("v > 1"), commit(2, 4))
+        write(sink, commit(0, 2), 1)
+        write(sink, commit(1, 3))
+        sink.write(self.rows(spark, 1).where("v > 1"), commit(2, 4))  # whose plan does not say that it has none
         assert output.values() == [1]
         assert output.open().last_committed() == commit(2, 4)
 
-    def test_after_a_restore_rows_of_later_batches_go(self, spark: SparkSession, output: SinkOutput) -> None:
+    def test_after_a_restore_rows_of_later_batches_go(self, write: Callable[..., None], output: SinkOutput) -> None:
         sink = output.open()
         for batch in range(4):
-            sink.write(self.rows(spark, batch), commit(batch, batch + 2))
-        output.open().write(self.rows(spark, 10), commit(1, 8))
+            write(sink, commit(batch, batch + 2), batch)
+        write(output.open(), commit(1, 8), 10)
         assert output.values() == [0, 10]
 
-    def test_another_commit_of_the_same_seq_replaces(self, spark: SparkSession, output: SinkOutput) -> None:
+    def test_another_commit_of_the_same_seq_replaces(self, write: Callable[..., None], output: SinkOutput) -> None:
         """Storage that was restored from a backup uses a seq again, with another token."""
-        output.open().write(self.rows(spark, 1), commit(0, 2))
-        output.open().write(self.rows(spark, 2), commit(1, 3, "a" * 32))
-        output.open().write(self.rows(spark, 3), commit(1, 3, "b" * 32))
+        write(output.open(), commit(0, 2), 1)
+        write(output.open(), commit(1, 3, "a" * 32), 2)
+        write(output.open(), commit(1, 3, "b" * 32), 3)
         assert output.values() == [1, 3]
         assert output.open().last_committed() == commit(1, 3, "b" * 32)

@@ -261,6 +261,14 @@ class SimulatedExecution:
         """Nothing is cached."""
 
 
+class NoSmallBatches:
+    """In the place of `SmallBatches`: Spark's tasks, which fail in more ways, execute every batch."""
+
+    @staticmethod
+    def create(*_: object) -> None:
+        """No batch is small."""
+
+
 def chained_rows(result: OperatorResult) -> Answer:
     """In the place of `operator_executor.chained_rows`: a block of any other attempt fails who reads it."""
     answer: Any = result.answer

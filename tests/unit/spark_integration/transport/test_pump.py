@@ -49,8 +49,8 @@ def test_input_without_key_groups_is_a_bug() -> None:
 
 
 def test_each_task_has_a_tag_of_its_own() -> None:
-    encoded = encode_message(batch_request())
-    tasks: list[TaskRequest] = [make_task_request(encoded, 0, 1, SystemTokens()) for _ in range(2)]
+    request = batch_request()
+    tasks: list[TaskRequest] = [make_task_request(request, 0, 1, SystemTokens()) for _ in range(2)]
     assert tasks[0].tag != tasks[1].tag
     assert len(tasks[0].tag) == 32
 

@@ -1,7 +1,8 @@
 """Reads of the chain by the tasks of a run's first batch: each by itself, or its slice from the driver.
 
-`python -m benchmarks.restart_reads`: Ceph RGW behind a proxy that adds latency and counts requests. The tasks of one
-executor's slots run at the same time, as threads here; state itself is not read, since that is the same both ways.
+`python -m benchmarks.many_partitions.restart_reads`: Ceph RGW behind a proxy that adds latency and counts requests. The
+tasks of one executor's slots run at the same time, as threads here; state itself is not read, since that is the same
+both ways.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import click
 import msgspec
 from rich.table import Table
 
-from benchmarks.driver_cost import OPERATOR, Driver
 from benchmarks.harness.ceph import running_ceph
 from benchmarks.harness.report import Cases, results_option, wide_console, write_cases
 from benchmarks.harness.s3_proxy import S3Proxy
 from benchmarks.harness.storages import BUCKET, LATENCY_MS
+from benchmarks.many_partitions.driver_cost import OPERATOR, Driver
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.view import LineView
 from varvite.changelog.chain.view_slices import ViewSlices, slices_of

@@ -1,4 +1,6 @@
-"""Cost of a batch for the driver, by parallelism, with simulated answers of tasks. `python -m benchmarks.driver_cost`.
+"""Cost of a batch for the driver, by parallelism, with simulated answers of tasks.
+
+`python -m benchmarks.many_partitions.driver_cost` runs it.
 
 It drives what the coordinator itself calls: decode and check the summaries, make the batch's facts, plan, encode and
 append the entry (full ones and those that adopt snapshots among them), prepare packs, tell winners and statistics,

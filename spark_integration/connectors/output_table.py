@@ -1,0 +1,104 @@
+"""The output of a small batch as an Arrow table, which sinks get.
+
+The table has the columns of the output as Arrow has them, timestamps in UTC. Metadata of its schema say which columns
+Spark would have, and how many rows each partition has put out; rows are in the order of partitions.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from varvite.spark_integration.elements.side_by_side import OUTPUT_COLUMN, rows_column
+from varvite.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+# Arrow makes these functions at import, so type checkers do not see them.
+_compute: Any = pyarrow.compute
+_SCHEMA: Final = b"varvite.spark_schema"
+"""Spark's schema, as JSON."""
+_ROWS: Final = b"varvite.partition_rows"
+"""Rows of each partition, as a JSON list."""
+
+
+def output_table(schema: StructType, partitions: Sequence[Sequence[pa.RecordBatch]]) -> pa.Table:
+    """The table of the rows of all partitions.
+
+    Args:
+        schema: Spark's columns of the rows.
+        partitions: Rows of each, with these columns and perhaps others.
+    """
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    batches = [batch.select(arrow.names).cast(arrow) for rows in partitions for batch in rows]
+    counts = [sum(batch.num_rows for batch in rows) for rows in partitions]
+    return _with_metadata(pa.Table.from_batches(batches, arrow), schema, counts)
+
+
+def spark_schema(table: pa.Table) -> StructType:
+    """Spark's columns of a table; those that fit Arrow's if the table does not say."""
+    encoded = (table.schema.metadata or {}).get(_SCHEMA)
+    return from_arrow_schema(table.schema) if encoded is None else StructType.fromJson(json.loads(encoded))
+
+
+def partition_rows(table: pa.Table) -> list[int]:
+    """Rows of each partition, in the order of the table's rows; all are of one if the table does not say."""
+    encoded = (table.schema.metadata or {}).get(_ROWS)
+    counts: list[int] = [table.num_rows] if encoded is None else json.loads(encoded)
+    return counts
+
+
+def row_partitions(table: pa.Table) -> list[int]:
+    """The partition of each row."""
+    counts = partition_rows(table)
+    partitions: list[int] = np.repeat(np.arange(len(counts)), counts).tolist()
+    return partitions
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """The table without the metadata of this module; each column has at least one chunk, which PySpark relies on."""
+    bare = table.replace_schema_metadata(None)
+    return bare if bare.num_rows else bare.schema.empty_table()
+
+
+def dataframe_of(table: pa.Table) -> DataFrame:
+    """The rows as a DataFrame of the session that executes the batch. Raises `InvalidRequestError` without one."""
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise InvalidRequestError("no Spark session is active in this thread, so no DataFrame can be made of the rows")
+    return session.createDataFrame(plain(table), spark_schema(table))
+
+
+def table_of_output(table: pa.Table, number: int | None) -> pa.Table:
+    """The rows of one side output; None: of the main output."""
+    schema, outputs = spark_schema(table), table.column(OUTPUT_COLUMN)
+    is_selected = _compute.is_null(outputs) if number is None else _compute.equal(outputs, number)
+    is_selected = _compute.fill_null(is_selected, False)
+    selected = np.flatnonzero(is_selected.to_numpy())
+    ends = np.searchsorted(selected, np.cumsum([0, *partition_rows(table)]))
+    counts: list[int] = np.diff(ends).tolist()
+    rows = table.filter(is_selected)
+    if number is None:
+        sides = {OUTPUT_COLUMN, *(name for name in table.column_names if name.startswith(rows_column(0)[:-1]))}
+        columns = StructType([field for field in schema.fields if field.name not in sides])
+        return _with_metadata(rows.select(columns.names), columns, counts)
+    inner: Any = schema[rows_column(number)].dataType
+    structs: Any = rows.column(rows_column(number)).combine_chunks()
+    columns = StructType(inner.fields)
+    arrow = to_arrow_schema(columns, timezone="UTC")
+    flat = pa.Table.from_arrays(structs.flatten(), names=columns.names).cast(arrow)
+    return _with_metadata(flat, columns, counts)
+
+
+def _with_metadata(table: pa.Table, schema: StructType, counts: Sequence[int]) -> pa.Table:
+    return table.replace_schema_metadata({_SCHEMA: schema.json(), _ROWS: json.dumps(list(counts))})

@@ -1,0 +1,51 @@
+"""Rows are divided over partitions as by Spark's shuffle: each to the owner of its key group, broadcast rows to all."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from varvite.spark_integration.driver.small_batches.partition_split import by_partition, first_group
+from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
+
+MAX = 128
+
+
+def batch(groups: list[int | None], start: int = 0) -> pa.RecordBatch:
+    rows = list(range(start, start + len(groups)))
+    columns = {"row": pa.array(rows, pa.int64()), KEY_GROUP_COLUMN: pa.array(groups, pa.int32())}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def read(batches: list[pa.RecordBatch]) -> list[tuple[int, int]]:
+    return [(r["row"], r[KEY_GROUP_COLUMN]) for b in batches for r in b.to_pylist()]
+
+
+@given(
+    st.lists(st.lists(st.none() | st.integers(0, MAX - 1), max_size=30), max_size=4),
+    st.sampled_from([1, 2, 3, 7, MAX]),
+)
+def test_each_partition_has_the_broadcast_rows_and_then_its_own_in_order(
+    groups: list[list[int | None]], parallelism: int
+) -> None:
+    batches, rows = [], 0
+    for part in groups:
+        batches.append(batch(part, rows))
+        rows += len(part)
+    numbered = list(enumerate(group for part in groups for group in part))
+    divided = by_partition(batches, parallelism, MAX)
+    assert len(divided) == parallelism
+    for partition, found in enumerate(divided):
+        copies = [(row, first_group(partition, parallelism, MAX)) for row, group in numbered if group is None]
+        own = [(row, g) for row, g in numbered if g is not None and g * parallelism // MAX == partition]
+        assert read(found) == copies + own
+        assert all(b.num_rows for b in found)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 5, 64, 127, 128])
+def test_the_first_group_is_the_lowest_of_the_partition(parallelism: int) -> None:
+    for partition in range(parallelism):
+        owned = [g for g in range(MAX) if g * parallelism // MAX == partition]
+        assert first_group(partition, parallelism, MAX) == min(owned)
