@@ -42,10 +42,11 @@ class SparkLocation:
     def begins(self, commit: Commit, newest: Commit) -> bool:
         """Does another query than the commit's begin there at batch 0, which may have been planned?
 
-        Not if the newest commit is of it: Spark may write its logs rarely.
+        Not if the newest commit is of it, and has the position of its input: then Spark may write its logs rarely.
         """
-        is_new = not self.acknowledged and max(self.hashes, default=0) == 0
-        return self.query_id is None or (is_new and self.query_id not in (commit.query_id, newest.query_id))
+        has_begun = newest.position is not None and newest.query_id == self.query_id
+        is_new = not self.acknowledged and max(self.hashes, default=0) == 0 and not has_begun
+        return self.query_id is None or (is_new and self.query_id != commit.query_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,16 @@ import pytest
 
 from tests.jobs.decoders import ERRORS, other_bytes
 from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells, link
-from tests.stores.working_stores import quick_directory
 from tests.unit.changelog.restore.test_files import MODEL, make_snapshot
 from varvite.changelog.restore.clip import SnapshotSource, open_clipped
 from varvite.storage.errors import CorruptDataError, LocalDataError
+from varvite.storage.private_directories import TemporaryDirectory
 
 SHORT, LONG = 200, 50_000
 """Snapshots: in each run, and in `make test-all`."""
 SLOWEST_S = 20.0
 """Time after which a restore counts as hanging, however loaded the machine is."""
+
 NAME = "snapshots/flights/0"
 RANGES = ((0, KEY_GROUPS), (0, 6), (0, 2))
 """A restore of the whole snapshot, on top of it, and of the smaller part of its rows."""
@@ -54,7 +55,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("snapshots", [SHORT, pytest.param(LONG, marks=[pytest.mark.rare, pytest.mark.timeout(3_600)])])
 def test_a_restore_of_other_files_has_the_state_or_an_error_of_ours(snapshots: int) -> None:
     rng = Random(snapshots)
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         files = files_of(directory)
         for _ in range(snapshots):
             which = rng.choice(sorted(files))
@@ -92,7 +93,7 @@ DAMAGED = {
 def test_a_snapshot_that_cannot_be_read_is_damage_of_that_object(case: str) -> None:
     """The error named a directory of this host and told to remove it, or was about the request."""
     which, damage = DAMAGED[case]
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         files = files_of(directory)
         files[which] = damage(files[which])
         for low, high in RANGES:
@@ -104,7 +105,7 @@ def test_a_snapshot_that_cannot_be_read_is_damage_of_that_object(case: str) -> N
 
 def test_settings_that_come_with_a_snapshot_have_no_effect() -> None:
     """rocksdict pickles values where its file of settings says so."""
-    with quick_directory() as directory:
+    with TemporaryDirectory("test") as directory:
         files = files_of(directory)
         for settings in (b"", b"{", b'{"raw_mode":false,"prefix_extractors":{"default":{"CreateFixedPrefix":1}}}'):
             assert restored(directory / "store", {**files, "rocksdict-config.json": settings}, 0, 8) == MODEL.cells()

@@ -202,7 +202,7 @@ def test_a_local_copy_that_lost_bits_does_not_become_the_base(world: World, chan
         world.job.commit(IDLE) if changes == "idle" else world.commit()
     again = world.sidecar(config)
     assert not again.poll()
-    assert {e.error_type for e in again.events.of(Failed)} == {"CorruptDataError"}
+    assert {e.error_type for e in again.events.of(Failed)} == {"LocalDataError"}
     assert again.fold()
     world.commit(2)
     assert len(world.job.adopted) == 3

@@ -282,7 +282,8 @@ class Oracle:
 
     def _repeats(self, commit: Commit, chosen: Link) -> bool:
         """The chosen commit's batch is executed again, because nobody knows if its rows are in the sink."""
-        return (commit.parent, commit.batch) == (self.commit(chosen).parent, self.commit(chosen).batch)
+        before = self.commit(chosen)
+        return (commit.parent, commit.batch, commit.query_id) == (before.parent, before.batch, before.query_id)
 
     def _winners(self, commit: Commit, operator: str) -> list[AttemptModel]:
         """The attempts of an operator's partitions that the commit names."""
