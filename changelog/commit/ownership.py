@@ -93,6 +93,7 @@ class ChainOwner:
         self._is_unclear = False
         self._commits: dict[Link, Commit] = {}
         """Commits that the start has read."""
+        self._restore: RestoreRequest | None = None
 
     @property
     def reader(self) -> ChainReader:
@@ -127,7 +128,7 @@ class ChainOwner:
                 continue
             decision = decide_ownership(fence, self._reader.read_all(self._reader.list_seqs(fence.seq)))
             if isinstance(decision, Own):
-                self._fence, self._last_seq = fence, fence.seq
+                self._fence, self._last_seq, self._restore = fence, fence.seq, None
                 return fence
         raise DidNotHappenError(f"the chain could not be taken over in {TAKE_OVER_TRIES} tries; stop the other writers")
 
@@ -139,12 +140,19 @@ class ChainOwner:
         """The commit that a commit was executed on; None if it is the first. Raises as `ChainReader.read_commit`."""
         return self._commit(commit.parent)
 
+    def find_parent(self, commit: Commit) -> Commit | None:
+        """The same; None also if it is gone or damaged."""
+        try:
+            return self.parent_of(commit)
+        except CorruptDataError:  # a missing object is one, too
+            return None
+
     def restore_request(self) -> RestoreRequest | None:
         """The operator's choice of a commit to start from; None without one."""
-        fence = self.fence
-        if fence.restore is None:
-            return None
-        return RestoreRequest(fence.restore, self._reader.find_commit(fence.restore), fence.chosen_ahead)
+        seq = self.fence.restore
+        if seq is not None and self._restore is None:
+            self._restore = RestoreRequest(seq, self._reader.find_commit(seq), self.fence.chosen_ahead)
+        return self._restore
 
     def _commit(self, link: Link) -> Commit | None:
         """A commit, which is read once."""

@@ -90,13 +90,12 @@ def written_once(files: LocationFiles, batch: int) -> dict[str, bytes] | None:
     """
     written: dict[str, bytes] = {}
     for source, offset, _ in _offsets(files, batch) or ():
-        directory = f"sources/{source}"
-        names = {name for name in files.list_names(directory) if not name.startswith(".")}
-        if names - {_BEGINNING} or file_log_number(offset) is not None or (is_counter(offset) and not names):
+        name = f"sources/{source}/{_BEGINNING}"
+        if file_log_number(offset) is not None or not _says_all(files, source, offset):
             return None
-        data = files.read(f"{directory}/{_BEGINNING}") if names else None
+        data = files.read(name)
         if data is not None:
-            written[f"{directory}/{_BEGINNING}"] = data
+            written[name] = data
     return written
 
 
@@ -113,10 +112,18 @@ def is_identified(files: LocationFiles, batch: int) -> bool:
         if file_log_number(offset) is not None:
             has_files = True
             continue
-        names = {name for name in files.list_names(f"sources/{source}") if not name.startswith(".")}
-        if names - {_BEGINNING} or (is_counter(offset) and not names):
+        if not _says_all(files, source, offset):
             return False
     return not has_files or _files_of(files, batch, offsets) is not None
+
+
+def _says_all(files: LocationFiles, source: str, offset: str) -> bool:
+    """Does the offset say all that a source has read, with the beginning that it may have noted? Lists its directory.
+
+    A counter without a beginning says nothing.
+    """
+    names = {name for name in files.list_names(f"sources/{source}") if not name.startswith(".")}
+    return not names - {_BEGINNING} and not (is_counter(offset) and not names)
 
 
 def _offsets(files: LocationFiles, batch: int) -> tuple[SourceOffset, ...] | None:

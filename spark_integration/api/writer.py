@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -217,22 +216,15 @@ class StreamWriter:
         """
         spark = self._environment.spark
         check_worker_python(spark)
-        with ExitStack() as undo:
-            private: list[PrivateLocation] = []
-            undo.callback(lambda: [location.cleanup() for location in private])
-            query = self._start(spark, path, private)
-            undo.pop_all()
-        return query
-
-    def _start(self, spark: SparkSession, path: str | None, private: list[PrivateLocation]) -> VarviteStreamingQuery:
-        """Start the query; a location that is made for it goes with it, and is put into `private`."""
         options = dict(self._options)
-        plan = self._plan(spark, options, private)
+        plan, private = self._plan(spark, options)
         limit = memory_warning(spark.sparkContext.getConf().get)
         if limit is not None and plan.operators:
             _log.warning("job %s: %s", plan.job, limit)
         sink = self._with_sides(self._make_sink(spark, plan, options, path))
-        at_end = [*self._at_end, *(_cleanup(location) for location in private)]
+        at_end = list(self._at_end)
+        if private is not None:  # before that it goes with its last reference
+            at_end.append(lambda _: private.cleanup())
         collections = self._collections(spark, plan.checkpoint_location)
         if collections:
             opened = {number: collection.open(SystemTokens()) for number, collection in collections.items()}
@@ -269,8 +261,8 @@ class StreamWriter:
         self._at_end.append(call)
         return self
 
-    def _plan(self, spark: SparkSession, options: dict[str, Any], private: list[PrivateLocation]) -> JobPlan:
-        """Check the query as a whole; removes the checkpoint location from the options."""
+    def _plan(self, spark: SparkSession, options: dict[str, Any]) -> tuple[JobPlan, PrivateLocation | None]:
+        """Check the query as a whole; removes the checkpoint location from the options, or makes one."""
         job = check_query_name(self._query_name)
         config = resolve(self._levels())
         _check_not_running(spark, job)
@@ -288,28 +280,26 @@ class StreamWriter:
         rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
         java_rows: Any = rows._jdf  # noqa: SLF001  as in `dataframe_source`
         analyzed = java_rows.queryExecution().analyzed()
-        has_collection = any(isinstance(source, CollectionSource) for source in graph.sources)
-        progress = decide_progress(
-            config.progress,
-            [*stream_sources(analyzed), *(["from_collection"] if has_collection else [])],
-            self._spark_trigger(config),
-            has_spark_state=has_spark_state(analyzed),
-        )
+        keeps_state = has_spark_state(analyzed)
+        names = _source_names(graph.sources, analyzed)
+        progress = decide_progress(config.progress, names, self._spark_trigger(config), has_spark_state=keeps_state)
         location = take_option(options, "checkpointLocation") or location_of_session(spark.conf.getAll, job)
+        private: PrivateLocation | None = None
         if not location:
             if not progress.is_in_chain:
                 raise missing_checkpoint_location(options, progress.reason)
-            private.append(PrivateLocation(config.storage_url, job))
-            location = private[0].url
-        in_chain = _in_chain(spark, str(location), config, job, is_private=bool(private))
+            private = PrivateLocation(config.storage_url, job)
+            location = private.url
+        files = HadoopDirectory(spark, str(location))
+        in_chain = _in_chain(files, config, job, is_private=private is not None)
         metadata = in_chain.get("metadata")
         heartbeat = any(isinstance(source, DataFrameSource) for source in graph.sources) and settle_heartbeat(
-            HadoopDirectory(spark, str(location)),
+            files,
             in_chain,
             option=config.heartbeat_enabled,
             has_timers=any(operator.has_timers for operator in graph.operators),
         )
-        return JobPlan(
+        plan = JobPlan(
             job=job,
             input=with_heartbeat(rows) if heartbeat else rows,
             heartbeat=heartbeat,
@@ -317,17 +307,18 @@ class StreamWriter:
             preparation=graph.preparation,
             operators=graph.operators,
             checkpoint_location=str(location),
-            is_private_location=bool(private),
+            is_private_location=private is not None,
             begun_query_id=query_id_of(metadata, "metadata") if metadata else None,
             progress=progress,
             parallelism=default_parallelism(spark, self._levels()),
             watermark_delay_ms=graph.watermark_delay_ms,
             is_spark_watermark=graph.is_spark_watermark,
-            has_spark_state=has_spark_state(analyzed),
+            has_spark_state=keeps_state,
             input_delays=graph.input_delays,
             config=config,
             executors=expected_executors(spark.sparkContext.getConf().get),
         )
+        return plan, private
 
     def _collections(self, spark: SparkSession, checkpoint_location: str) -> dict[int, CollectionInput]:
         """The sources that are collections, by their number."""
@@ -430,19 +421,18 @@ def _launch(
     return LaunchedQuery(query, run, batches)
 
 
-def _in_chain(
-    spark: SparkSession, location: str, config: JobConfig, job: str, *, is_private: bool
-) -> Mapping[str, bytes]:
+def _source_names(sources: Sequence[DataFrameSource | CollectionSource], analyzed: Any) -> list[str]:
+    """Names of Spark's sources in a logical plan, and of collections, which are opened later."""
+    return [*stream_sources(analyzed), *("from_collection" for each in sources if isinstance(each, CollectionSource))]
+
+
+def _in_chain(files: HadoopDirectory, config: JobConfig, job: str, *, is_private: bool) -> Mapping[str, bytes]:
     """The files that the start will make in an empty location."""
     from varvite.spark_integration.driver.job_start import location_in_chain  # late: it loads everything else
 
-    if next(iter(HadoopDirectory(spark, location).list_names("offsets")), None) is not None:
+    if next(iter(files.list_names("offsets")), None) is not None:
         return {}
     return location_in_chain(config, job, is_private=is_private)
-
-
-def _cleanup(location: PrivateLocation) -> Callable[[bool], None]:
-    return lambda _: location.cleanup()
 
 
 def _rows(

@@ -53,7 +53,7 @@ class PrivateLocation:
     @property
     def url(self) -> str:
         """The location."""
-        return self._directory.path.as_uri()
+        return f"file://{self._directory.path}"  # as Hadoop takes it, which decodes nothing
 
     def cleanup(self) -> None:
         """Delete it: the run has ended. May be called twice."""

@@ -12,16 +12,16 @@ Invariants: I8 (a frame with magic, version and checksums), I9 (a note is a cach
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from varvite.storage.errors import CorruptDataError, IncompatibleError, VarviteError
 from varvite.storage.format.frame import decode_json, frame, unframe
 from varvite.storage.format.records import Link
+from varvite.storage.object_stores.local.files import complete_or_absent
+from varvite.storage.object_stores.open import local_directory
 
 if TYPE_CHECKING:
     from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
@@ -52,12 +52,6 @@ def decode_note(data: bytes, object_name: str) -> Link:
     return Link(done.seq, done.token)
 
 
-def local_path(url: str) -> Path | None:
-    """The path of a URL of Hadoop's local file system; None if it is of another one."""
-    parts = urlsplit(url)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
 class SinkNote:
     """The note in a checkpoint location.
 
@@ -68,7 +62,7 @@ class SinkNote:
 
     def __init__(self, files: HadoopDirectory, directory: Path | None = None) -> None:
         self._files = files
-        location = local_path(files.location)
+        location = local_directory(files.location)
         in_location = None if location is None else location / NOTE
         self._path = in_location if directory is None else directory / Path(NOTE).name
         self._unwritten: Link | None = None
@@ -90,13 +84,12 @@ class SinkNote:
         if self._path is None:
             self._unwritten = commit
             return
-        made = self._path.with_name(f".{self._path.name}-{os.getpid()}")
         try:
             if not self._path.parent.is_dir():
                 self._path.parent.mkdir(parents=True)
-            made.write_bytes(encode_note(commit))
-            made.replace(self._path)
-        except OSError as error:
+            with complete_or_absent(self._path) as part:
+                part.write_bytes(encode_note(commit))
+        except (OSError, VarviteError) as error:
             _log.warning("a start after this batch may write its rows once more: %s", error)
 
     def close(self) -> None:

@@ -37,13 +37,14 @@ class SparkCheckpoint:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         """Raises `InvalidRequestError` if Spark knows no file system for the location."""
-        self._files = HadoopDirectory(spark, location)
+        self.files = HadoopDirectory(spark, location)
+        """The location's files."""
         self._in_memory: dict[str, bytes] = {}
 
     @property
     def location(self) -> str:
         """The location's full URL."""
-        return self._files.location
+        return self.files.location
 
     def query_id(self) -> str:
         """The query's id, constant for the location's life.
@@ -124,11 +125,11 @@ class SparkCheckpoint:
     def change(self, change: LocationChange) -> None:
         """Delete and write files. Raises `MayHaveHappenedError`; the next start does it again."""
         for name in change.delete:
-            self._files.delete(name)
+            self.files.delete(name)
         for directory in sorted({name.rpartition("/")[0] for name in change.write}):
-            self._files.make_directory(directory)
+            self.files.make_directory(directory)
         for name, data in change.write.items():
-            self._files.replace_whole(name, data)
+            self.files.replace_whole(name, data)
 
     def latest_planned_batch(self) -> int | None:
         """Highest batch with offsets; None before the first. Lists the offset log."""
@@ -145,11 +146,11 @@ class SparkCheckpoint:
 
     def list_names(self, name: str) -> Iterator[str]:
         """Names of the files in a directory below the location."""
-        return self._files.list_names(name)
+        return self.files.list_names(name)
 
     def url(self, name: str) -> str:
         """Full URL of a file below the location."""
-        return self._files.url(name)
+        return self.files.url(name)
 
     def _highest(self, directory: str) -> int | None:
         return max(self._batches(directory), default=None)
@@ -162,7 +163,7 @@ class SparkCheckpoint:
         if name in self._in_memory:
             return self._in_memory[name]
         try:
-            return self._files.read(name)
+            return self.files.read(name)
         except DamagedFileError as error:
             raise CorruptDataError(
                 f"a file of Spark's checkpoint location is damaged ({error}); restore the location",

@@ -21,9 +21,8 @@ from varvite.materializer.options.start import CLONE, START_PATH
 from varvite.materializer.resources.process_name import process_name
 from varvite.materializer.restore.location_content import LocationState, LocationTarget, choose_commit, content_of
 from varvite.materializer.restore.origin import check_start, clone_origin, copy_origin, find_start, is_location
-from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.running_query import RunningQuery
-from varvite.spark_integration.connectors.sink_note import SinkNote, local_path
+from varvite.spark_integration.connectors.sink_note import SinkNote
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
 from varvite.spark_integration.driver.query_progress import QueryProgress
 from varvite.storage.clock import SystemTokens
@@ -36,7 +35,7 @@ from varvite.storage.job.preflight import check_store
 from varvite.storage.job.record import read_job
 from varvite.storage.job.storage_choice import check_job_storage, new_job_storage
 from varvite.storage.job.store import JobStore
-from varvite.storage.object_stores.open import open_store
+from varvite.storage.object_stores.open import local_directory, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,11 +116,11 @@ class JobStart:
         _pin_checked(store, run.record, config)
         if run.record.storage is not None and run.record.storage.log is not None:
             check_log(store, tokens.token())
-        path = local_path(plan.checkpoint_location) if plan.is_private_location else None
+        path = local_directory(plan.checkpoint_location) if plan.is_private_location else None
         progress = QueryProgress(
             checkpoint,
             RunningQuery(plan.input.sparkSession, plan.job),
-            SinkNote(HadoopDirectory(spark, plan.checkpoint_location), path.parent if path is not None else None),
+            SinkNote(checkpoint.files, path.parent if path is not None else None),
             is_private=plan.is_private_location,
             has_spark_state=plan.has_spark_state,
         )
@@ -218,17 +217,20 @@ def new_job(plan: JobPlan, origin: StateOrigin | None, store: ObjectStore) -> Ne
     )
 
 
-def location_in_chain(config: JobConfig, job: str, *, is_private: bool) -> dict[str, bytes]:
+def location_in_chain(
+    config: JobConfig, job: str, *, is_private: bool, root: ObjectStore | None = None
+) -> dict[str, bytes]:
     """The files of an empty checkpoint location that a start would make from the chain; empty if it makes none.
 
     Args:
         config: The job's settings.
         job: Its name.
         is_private: The user has named no location.
+        root: The storage root, instead of opening the configuration's URL.
 
     Raises `VarviteError` as `open`.
     """
-    store = _job_store(config, job, SystemTokens())
+    store = _job_store(config, job, SystemTokens(), root)
     try:
         record = read_job(store)
     except MissingObjectError:  # a new job

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from varvite.materializer.options.driver import PROGRESS
 from varvite.materializer.restore.location_content import LocationTarget, change_of, choose_commit, decide_target
-from varvite.storage.errors import DidNotHappenError, InvalidRequestError
-from varvite.storage.format.records import ORIGIN, InputPosition
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, LineageError
+from varvite.storage.format.records import InputPosition
 
 if TYPE_CHECKING:
     from varvite.changelog.commit.base_decision import SinkCommit, SparkProgress
@@ -70,12 +70,8 @@ class QueryProgress:
         self._has_spark_state = has_spark_state
         self._target: LocationTarget | None = None
         self._files: tuple[SourceFile, ...] | None = None
-        self._is_in_spark_log: bool | None = None
-
-    @property
-    def is_in_chain(self) -> bool | None:
+        self.is_in_chain: bool | None = None
         """Does Spark write its logs rarely, so that progress is in the chain alone? None before the first batch."""
-        return None if self._is_in_spark_log is None else not self._is_in_spark_log
 
     def settle(self, chain: ChainOwner, sink: SinkCommit | None) -> None:
         """Make the location say what the chain says; after the chain was taken over, before the query starts.
@@ -85,7 +81,7 @@ class QueryProgress:
             sink: The commit that the output holds; None if the sink does not say.
 
         Raises:
-            LineageError: The location is of another query than the state.
+            LineageError: The location is of another query than the state, or empty and cannot be made.
             VarviteError: The storage or the location failed; start the query again.
         """
         newest, restore = chain.newest(), chain.restore_request()
@@ -99,13 +95,21 @@ class QueryProgress:
             return
         target = decide_target(
             commit,
-            chain.reader.find_link(commit.parent) if commit.parent != ORIGIN else None,
+            chain.find_parent(commit),
             state,
             is_newest=commit.link == newest.link,
             sink=sink,
             noted=self._note.read(),
         )
         if target is None:
+            chain.parent_of(commit)  # raises, if reading it has failed
+            if state.query_id is None:
+                raise LineageError(
+                    f"Spark's checkpoint location is empty, and batch {commit.batch} (seq {commit.seq}) may have to be "
+                    "executed again, from a position that an older version has not kept; bring the location back, or "
+                    "choose the checkpoint before with `varvite restore`",
+                    batch=commit.batch,
+                )
             return
         change = change_of(target, state)
         if change.write:
@@ -143,19 +147,19 @@ class QueryProgress:
         if offsets is not None:
             self.checkpoint.hold_offsets(batch, offsets)
         source_hash = self.checkpoint.source_hash(batch)
-        if self._is_in_spark_log is None:
+        if self.is_in_chain is None:
             if not self._has_spark_state:
                 self._files = self.checkpoint.source_files(batch)
-            self._is_in_spark_log = not self.query.writes_rarely()
+            self.is_in_chain = self.query.writes_rarely()
         if offsets is None or self._files is None:
-            if not self._is_in_spark_log:  # then nothing would say where a start after this batch goes on
+            if self.is_in_chain:  # then nothing would say where a start after this batch goes on
                 raise InvalidRequestError(
                     f"a source of the query keeps more than its offsets in {self.checkpoint.url('sources')}, so that "
                     f"its progress cannot be in the checkpoints alone; set {PROGRESS.key} to auto or spark",
                     batch=batch,
                 )
             return BatchInput(source_hash)
-        position = InputPosition(offsets=offsets.decode(), files=self._files, is_in_spark_log=self._is_in_spark_log)
+        position = InputPosition(offsets=offsets.decode(), files=self._files, is_in_spark_log=not self.is_in_chain)
         return BatchInput(source_hash, position)
 
     def sink_done(self, commit: Commit) -> None:

@@ -22,7 +22,7 @@ TESTS = (
     "tests/golden",
     "tests/contract/operator_harness",
     "tests/spark/job/test_streaming_query.py",
-    "tests/spark/job/test_spark_watermarks.py",
+    "tests/spark/progress/test_spark_watermarks.py",
 )
 """Formats of state; functions of all kinds; queries; and what is read of Spark's inner classes."""
 CLEARED = (

@@ -19,7 +19,7 @@ from tests.simulation.system.spark.cached_location import CachedLocation, Machin
 from tests.simulation.system.spark.engine import InputRows, RuledRows, Session, SimulatedSink
 from tests.simulation.system.spark.hosts import POLICY
 from tests.simulation.system.spark.location import CheckpointLocation, LocationRun, progress_of
-from varvite.changelog.chain.reader import ChainReader, newest_commit
+from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.commit.base_decision import SinkCommit, SparkProgress
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.commit.start_decision import next_restore
@@ -31,13 +31,14 @@ from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.options.start import CLONE
 from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
+from varvite.materializer.restore.spark_files import query_id_of
 from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.loop import MaterializerService
 from varvite.spark_integration.driver import job_start
 from varvite.spark_integration.driver.coordinator import Coordinator
-from varvite.spark_integration.driver.job_start import JobStart
+from varvite.spark_integration.driver.job_start import JobStart, location_in_chain
 from varvite.spark_integration.driver.query_progress import QueryProgress
-from varvite.storage.errors import GapError, LineageError, MissingObjectError, RewindError, VarviteError
+from varvite.storage.errors import GapError, LineageError, RewindError, VarviteError
 from varvite.storage.format.records import ORIGIN
 from varvite.storage.job.record import read_job
 from varvite.storage.job.store import JobStore
@@ -126,7 +127,7 @@ class DriverRun:
         clock, tokens = ProcessClock(self._scheduler, self._process), system.tokens
         store, plan = JobStore(system.store_of(self._process), system.name), self._plan()
         checkpoint = job_start.SparkCheckpoint(session, plan.checkpoint_location)
-        plan = dataclasses.replace(plan, begun_query_id=self._begun_query_id(store))
+        plan = dataclasses.replace(plan, begun_query_id=self._begun_query_id(plan))
         origin = job_start.find_origin(checkpoint, plan, store)
         new = job_start.new_job(plan, origin, store)
         run = JobRun.open(store, system.name, KEY_GROUPS, options.policy, clock, tokens, new=new)
@@ -165,18 +166,14 @@ class DriverRun:
             return QueryProgress(checkpoint, query, note, is_private=system.location.is_private)
         return ProgressInLogs(checkpoint, self._running, None)  # type: ignore[arg-type]
 
-    def _begun_query_id(self, store: JobStore) -> str | None:
+    def _begun_query_id(self, plan: JobPlan) -> str | None:
         """The id that the program's start finds in the chain, if its location is empty."""
-        location = self._system.location
+        system, location = self._system, self._system.location
         if not isinstance(location, CachedLocation) or "metadata" in location.files:
             return None
-        try:
-            reader = ChainReader(store, read_job(store).job_id)
-        except MissingObjectError:
-            return None
-        link = newest_commit(reader.head())
-        newest = reader.read_commit(link).commit if link != ORIGIN else None
-        return newest.query_id if newest is not None and newest.position is not None else None
+        root = system.store_of(self._process)
+        files = location_in_chain(plan.config, system.name, is_private=location.is_private, root=root)
+        return query_id_of(files["metadata"], "metadata") if files else None
 
     def _query(self, run: Coordinator, session: Session, location: CheckpointLocation | CachedLocation) -> None:
         """Batch after batch, as Spark does it."""

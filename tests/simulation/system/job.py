@@ -214,7 +214,8 @@ class SimulatedJob:
         if seq is not None:
             self.oracle.chosen = self.oracle.entries[seq].link
             if isinstance(self.location, CachedLocation):
-                self.location.set_back(self.oracle.commit(self.oracle.chosen).batch + 1)
+                commit = self.oracle.commit(self.oracle.chosen)
+                self.location.set_back(commit.batch + 1 if commit.query_id == self.location.query_id else 0)
 
     def _start_missing(self, role: str, wanted: int, make: Callable[[Process], Callable[[], None] | None]) -> None:
         there = [process.name for process in self.processes]

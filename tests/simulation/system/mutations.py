@@ -230,10 +230,6 @@ def _change_without_deletions(original: Any, *args: Any) -> Any:
     return dataclasses.replace(original(*args), delete=())
 
 
-def _first_batch_as_it_comes(_original: Any, self: QueryProgress, batch: int) -> Any:
-    return self.checkpoint.progress(batch)
-
-
 STALLS: Final[dict[str, Any]] = {
     "drivers": 3, "stalls": 0.004, "stall_max_s": 30.0, "step_s": 0.1, "collectors": 2, "steps": 1000
 }  # fmt: skip
@@ -351,15 +347,6 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
             _change_without_deletions,
             "I11",
             CACHED | {"restores": 0.1, "private_location": False},
-        ),
-    ),
-    "Spark may begin with another batch": (
-        Mutation(
-            QueryProgress,
-            "first",
-            _first_batch_as_it_comes,
-            "I11",
-            CACHED | STALLS | {"takeovers": 0.1, "private_location": False},
         ),
     ),
     "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.system.scheduler import Process, ProcessClock
-from tests.simulation.system.spark.cached_location import CachedLocation, StoredFiles
-from tests.simulation.system.spark.location import LocationFiles
+from tests.simulation.system.spark.cached_location import CachedLocation
+from tests.simulation.system.spark.location import LocationFiles, StoredFiles
 from varvite.materializer.restore.decision import RequestedCheckpoint
 from varvite.materializer.restore.job import JobRestore
 from varvite.materializer.restore.origin import find_origin
@@ -48,7 +48,7 @@ def location_of(system: SimulatedJob) -> WholeObjects | None:
     """The location that the command sets back; None if the job names none."""
     location = system.location
     if isinstance(location, CachedLocation):
-        return None if location.is_private else StoredFiles(location.files, system.scheduler.pause)
+        return None if location.is_private else StoredFiles(lambda: location.files, system.scheduler.pause)
     return LocationFiles(location, system.scheduler.pause)
 
 

@@ -64,7 +64,7 @@ def writer(processed: DataStream, tmp_path: Path) -> StreamWriter:
 
 def plan_of(writer: StreamWriter, spark: SparkSession) -> JobPlan:
     """The plan that `start` makes."""
-    return writer._plan(spark, dict(writer._options), [])
+    return writer._plan(spark, dict(writer._options))[0]
 
 
 def test_the_environment_takes_the_active_session(spark: SparkSession) -> None:

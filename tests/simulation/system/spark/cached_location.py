@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.system.spark.location import FilesByName
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varvite.storage.errors import MissingObjectError
 from varvite.storage.format.records import Link
-from varvite.storage.object_stores.contract import ObjectMeta
-from varvite.storage.object_stores.whole_objects import WholeObjects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from tests.simulation.system.scheduler import Process, Scheduler
 
 Files = dict[str, bytes]
@@ -54,14 +50,18 @@ class CachedLocation:
         self._plans = count()
 
     def before_a_run(self, *, is_chosen: bool) -> str:
-        """The location that the next run finds; `is_chosen`: an operator has set the job back."""
+        """The location that the next run finds; `is_chosen`: an operator has set the job back.
+
+        Before a batch is acknowledged it stays: two runs of a new job would leave it to the query of the wrong one, and
+        that is an error for people.
+        """
         self._earlier.append((dict(self.files), self.note))
         if self.is_private:
             self.files = {}
         event = self._rng.random()
         if event < 0.1:
             self.note = None
-        if is_chosen or self.is_private:
+        if is_chosen or self.is_private or not self.acked:
             return "private" if self.is_private else "kept"
         if event < 0.3:
             self.files = {}
@@ -90,6 +90,7 @@ class CachedLocation:
     def begin_anew(self) -> None:
         """The job gets a new location, and the query begins at batch 0."""
         self.files, self.acked, self.query_id = {}, 0, ""
+        self._earlier.clear()
 
 
 class SparkRun:
@@ -173,65 +174,27 @@ class CachedCheckpoint(SparkCheckpoint):
 
     def __init__(self, location: CachedLocation, pause: Callable[[str], None]) -> None:
         files: Any = FileDirectory(location.files, pause)
-        self._files = files
+        self.files = files
         self._in_memory = {}
 
 
-class FileDirectory:
+class FileDirectory(FilesByName):
     """In the place of `HadoopDirectory`."""
 
     location = "memory://location"
 
     def __init__(self, files: Files, pause: Callable[[str], None]) -> None:
-        self._files = files
+        super().__init__(files)
+        self._written = files
         self._pause = pause
-
-    def read(self, name: str) -> bytes | None:
-        return self._files.get(name)
-
-    def list_names(self, name: str) -> Iterator[str]:
-        return iter([file.rpartition("/")[2] for file in self._files if file.startswith(f"{name}/")])
-
-    def url(self, name: str) -> str:
-        return name
 
     def delete(self, name: str) -> None:
         self._pause(f"delete {name}")
-        self._files.pop(name, None)
+        self._written.pop(name, None)
 
     def make_directory(self, name: str) -> None:
         """There are none."""
 
     def replace_whole(self, name: str, data: bytes) -> None:
         self._pause(f"write {name}")
-        self._files[name] = data
-
-
-class StoredFiles(WholeObjects):
-    """The location as `varvite restore` opens it."""
-
-    url = "memory://location"
-
-    def __init__(self, files: Files, pause: Callable[[str], None]) -> None:
-        self._files = files
-        self._pause = pause
-
-    def get(self, name: str) -> bytes:
-        if name not in self._files:
-            raise MissingObjectError(f"there is no file {name}", object_name=name)
-        return self._files[name]
-
-    def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
-        files = self._files
-        return [ObjectMeta(n, len(files[n]), 0.0) for n in sorted(files) if n.startswith(prefix) and n > start_after]
-
-    def put(self, name: str, data: bytes) -> None:
-        """Forgets what is moved aside."""
-
-    def put_if_absent(self, name: str, data: bytes) -> bool:
-        raise AssertionError(name)
-
-    def delete(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._pause(f"delete {name}")
-            self._files.pop(name, None)
+        self._written[name] = data

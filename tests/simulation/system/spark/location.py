@@ -115,7 +115,7 @@ class LocationRun:
         self._location.acknowledge(batch)
 
 
-class _Files:
+class FilesByName:
     """Files by name, as the product reads them."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -139,45 +139,58 @@ def source_entry(number: int, run: str) -> bytes:
 def progress_of(files: Mapping[str, bytes], query_id: str, batch: int) -> SparkProgress:
     """Progress in a location with these files."""
     previous = _identity(files, batch - 1) if batch else None
-    return SparkProgress(batch, query_id, _identity(files, batch), previous, is_identified(_Files(files), batch))
+    return SparkProgress(batch, query_id, _identity(files, batch), previous, is_identified(FilesByName(files), batch))
 
 
 def _identity(files: Mapping[str, bytes], batch: int) -> str:
-    identity = input_identity(_Files(files), batch)
+    identity = input_identity(FilesByName(files), batch)
     assert identity is not None
     return identity
 
 
-class LocationFiles(WholeObjects):
-    """The location as a store; whatever is moved aside in it is forgotten.
+class StoredFiles(WholeObjects):
+    """Files of a location as `varvite restore` opens it; whatever is moved aside in it is forgotten.
 
     Args:
-        location: Whose files.
+        files: Returns them.
         pause: Called before each effect.
     """
 
     url = "memory://location"
 
-    def __init__(self, location: CheckpointLocation, pause: Callable[[str], None]) -> None:
-        self._location = location
+    def __init__(self, files: Callable[[], dict[str, bytes]], pause: Callable[[str], None]) -> None:
+        self._files = files
         self._pause = pause
 
     def get(self, name: str) -> bytes:
-        found = self._location.files().get(name)
+        found = self._files().get(name)
         if found is None:
             raise MissingObjectError(f"there is no file {name}", object_name=name)
         return found
 
     def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
-        files = self._location.files()
+        files = self._files()
         return [ObjectMeta(n, len(files[n]), 0.0) for n in sorted(files) if n.startswith(prefix) and n > start_after]
 
     def put(self, name: str, data: bytes) -> None:
         assert name.startswith("_varvite/")
-        assert data in self._location.files().values()
+        assert data in self._files().values()
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         raise InvariantError("nothing here is created conditionally", object_name=name)
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._pause(f"delete {name}")
+            self._files().pop(name, None)
+
+
+class LocationFiles(StoredFiles):
+    """The same of a location that makes its files anew from what Spark has planned and acknowledged."""
+
+    def __init__(self, location: CheckpointLocation, pause: Callable[[str], None]) -> None:
+        super().__init__(location.files, pause)
+        self._location = location
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
