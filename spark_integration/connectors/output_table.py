@@ -1,4 +1,4 @@
-"""The output of a small batch as an Arrow table, which sinks get.
+"""The output of a small batch as an Arrow table, which sinks get, and as a DataFrame.
 
 The table has the columns of the output as Arrow has them, timestamps in UTC. Metadata of its schema say which columns
 Spark would have, and how many rows each partition has put out; rows are in the order of partitions.
@@ -7,12 +7,17 @@ Spark would have, and how many rows each partition has put out; rows are in the 
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 from pyspark.sql import SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.pandas.conversion import SparkConversionMixin
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -20,7 +25,7 @@ from varvite.spark_integration.elements.side_by_side import OUTPUT_COLUMN, rows_
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -30,6 +35,8 @@ _SCHEMA: Final = b"varvite.spark_schema"
 """Spark's schema, as JSON."""
 _ROWS: Final = b"varvite.partition_rows"
 """Rows of each partition, as a JSON list."""
+_batch_session: ContextVar[SparkSession] = ContextVar("varvite batch session")
+"""The session of the batch whose rows a sink gets."""
 
 
 def output_table(schema: StructType, partitions: Sequence[Sequence[pa.RecordBatch]]) -> pa.Table:
@@ -71,12 +78,82 @@ def plain(table: pa.Table) -> pa.Table:
     return bare if bare.num_rows else bare.schema.empty_table()
 
 
+class TableDataFrame(ClassicDataFrame):
+    """The rows of a table as a DataFrame. Spark gets them with the first call that it has to answer.
+
+    Number and columns of the rows, `toArrow`, and `toPandas` with Arrow need no Spark.
+    """
+
+    def __init__(self, table: pa.Table, session: SparkSession) -> None:
+        """The DataFrame belongs to a session."""
+        self._table = table
+        java: Any = None
+        super().__init__(java, session)
+
+    @property
+    def _jdf(self) -> Any:
+        if self._java is None:
+            made: Any = frame_of(self.sparkSession, plain(self._table), self.schema)
+            self._java = made._jdf  # noqa: SLF001  this class stands for it
+        return self._java
+
+    @_jdf.setter
+    def _jdf(self, java: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  made when needed
+        self._java = java
+
+    @cached_property
+    def schema(self) -> StructType:
+        """Spark's columns."""
+        return spark_schema(self._table)
+
+    def count(self) -> int:
+        """Number of rows."""
+        return self._table.num_rows
+
+    def isEmpty(self) -> bool:  # noqa: N802  PySpark's name
+        """Are there no rows?"""
+        return self._table.num_rows == 0
+
+    def _collect_as_arrow(
+        self,
+        split_batches: bool = False,
+        empty_list_if_zero_records: bool = True,
+        prefers_large_var_types: bool = False,
+    ) -> list[pa.RecordBatch]:
+        """The rows as Spark would send them: with times in the session's time zone."""
+        del split_batches  # nobody else needs the memory
+        if not self._table.num_rows and empty_list_if_zero_records:
+            return []
+        zone = str(self.sparkSession.conf.get("spark.sql.session.timeZone"))
+        sent = to_arrow_schema(self.schema, timezone=zone, prefers_large_types=prefers_large_var_types)
+        batches: list[pa.RecordBatch] = plain(self._table).cast(sent).combine_chunks().to_batches()
+        return batches or [pa.RecordBatch.from_pylist([], sent)]
+
+
+def frame_of(session: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """A DataFrame of a table, as `createDataFrame` makes it.
+
+    That would also change the session that Python holds for the active one, in all threads.
+    """
+    return SparkConversionMixin.createDataFrame(session, table, schema)
+
+
+@contextmanager
+def session_of_batch(session: SparkSession) -> Iterator[None]:
+    """Let the DataFrames that are made inside of the block belong to the session of a batch."""
+    before = _batch_session.set(session)
+    try:
+        yield
+    finally:
+        _batch_session.reset(before)
+
+
 def dataframe_of(table: pa.Table) -> DataFrame:
-    """The rows as a DataFrame of the session that executes the batch. Raises `InvalidRequestError` without one."""
-    session = SparkSession.getActiveSession()
+    """The rows as a DataFrame of the batch's session. Raises `InvalidRequestError` if no session is active."""
+    session = _batch_session.get(None) or SparkSession.getActiveSession()
     if session is None:
         raise InvalidRequestError("no Spark session is active in this thread, so no DataFrame can be made of the rows")
-    return session.createDataFrame(plain(table), spark_schema(table))
+    return TableDataFrame(table, session)
 
 
 def table_of_output(table: pa.Table, number: int | None) -> pa.Table:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from varvite.changelog.commit.base_decision import Adopt, SinkCommit
 from varvite.changelog.commit.batch_result import entry_time
 from varvite.spark_integration.connectors.heartbeat import without_heartbeat
+from varvite.spark_integration.connectors.output_table import session_of_batch
 from varvite.spark_integration.connectors.sink import last_committed_of, write_to
 from varvite.spark_integration.connectors.spark_watermark import SparkWatermark
 from varvite.spark_integration.driver.batch_commit import BatchCommitter
@@ -199,7 +200,8 @@ class Coordinator:
             self._run.still_owner()
             sink_s = self._clock.monotonic_s()
             commit = committed.acknowledged.commit
-            write_to(self._sink, committed.rows, SinkCommit(batch, commit.seq, commit.token))
+            with session_of_batch(rows.sparkSession):
+                write_to(self._sink, committed.rows, SinkCommit(batch, commit.seq, commit.token))
             fail_point("driver.after_sink")
             self._run.still_owner()
             self._progress.sink_done(commit)

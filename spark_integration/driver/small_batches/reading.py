@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from varvite.spark_integration.connectors.output_table import frame_of
 from varvite.spark_integration.driver.arrow_batch_limit import MAX_RECORDS
 from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
 
@@ -93,7 +94,7 @@ class BoundedReader:
             group: The key group, as an expression of Spark's.
         """
         read = type(schema)([schema[name] for name in columns])
-        frame = self._session.createDataFrame(rows.select(list(columns)), read)
+        frame = frame_of(self._session, rows.select(list(columns)), read)
         groups = [row[0] for row in frame.selectExpr(group).collect()]
         return rows.append_column(pa.field(KEY_GROUP_COLUMN, pa.int32()), pa.array(groups, pa.int32()))
 

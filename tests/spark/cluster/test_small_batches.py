@@ -213,6 +213,33 @@ def stateless(stream: DataStream) -> Any:
     return stream.filter(lambda row: row.v > 1).map(lambda row: (row.k, row.v), "k string, v long")
 
 
+@pytest.mark.parametrize("way", [DRIVER, TASKS])
+def test_a_batch_has_the_session_of_its_query(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    """Views and settings of a function are not those of the program, and the program's session stays the active one."""
+    seen: list[tuple[Rows, str | None]] = []
+
+    def look(df: DataFrame, _: int) -> None:
+        df.createOrReplaceTempView("rows_of_batch")
+        rows = df.sparkSession.sql("SELECT count(*) FROM rows_of_batch").collect()
+        seen.append(([tuple(row) for row in rows], df.sparkSession.conf.get("spark.sql.adaptive.enabled")))
+        df.sparkSession.conf.set("spark.sql.shuffle.partitions", "7")
+
+    program = Program(spark, tmp_path / way, way)
+    program.add(("a", 1), ("b", 2))
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    stream = program.env.from_dataframe(program.stream.read()).key_by("k").process(Running(), RUNNING, uid="running")
+    behind = stream.key_by("n").process(PerCount(), "n bigint, keys bigint, total bigint", uid="behind")
+    query = behind.foreach_batch(look).query_name("job").trigger(availableNow=True).option(
+        "checkpointLocation", str(tmp_path / "checkpoint")
+    ).start()  # fmt: skip
+    query.awaitTermination()
+    assert [batch.way for batch in query.checkpoint_statistics.history()] == [way]
+    assert seen == [([(2,)], "false")]
+    assert not spark.catalog.tableExists("rows_of_batch")
+    assert spark.conf.get("spark.sql.shuffle.partitions") == partitions
+    assert SparkSession.getActiveSession() is spark
+
+
 def test_a_job_without_state(spark: SparkSession, tmp_path: Path) -> None:
     found = []
     for way in (DRIVER, TASKS):

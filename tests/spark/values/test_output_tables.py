@@ -12,6 +12,7 @@ from pyspark.sql.types import LongType, NullType, StringType, StructField, Struc
 
 from varvite.spark_integration.connectors.file_sink import FileSink
 from varvite.spark_integration.connectors.output_table import (
+    TableDataFrame,
     dataframe_of,
     output_table,
     partition_rows,
@@ -100,6 +101,46 @@ def test_a_table_without_rows_is_a_dataframe_without_rows(spark: SparkSession) -
     sides = StructType([*schema.fields, *side_output_fields([schema])])
     for number in (None, 0):
         assert dataframe_of(table_of_output(output_table(sides, [[]]), number)).schema == schema
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_a_table_is_a_dataframe_as_of_spark(spark: SparkSession, rows: int) -> None:
+    """Answers that Spark does not give are those that it would give."""
+    conf = {
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+    }
+    before = {key: spark.conf.get(key) for key in conf}
+    for key, value in conf.items():
+        spark.conf.set(key, value)
+    try:
+        df = spark.sql(f"SELECT {ALL_TYPES} FROM range(0, {rows}, 1, 1)")
+        schema = df.schema.toNullable()
+        df = spark.createDataFrame(df.collect(), schema).coalesce(1)
+        made = dataframe_of(output_table(schema, [df.toArrow().to_batches()]))
+        assert isinstance(made, TableDataFrame)
+        assert made.schema == df.schema
+        assert made.columns == df.columns
+        assert made.count() == df.count() == rows
+        assert made.isEmpty() == df.isEmpty()
+        assert made.toArrow() == df.toArrow()
+        assert made.toPandas().equals(df.toPandas())
+        assert list(made.toPandas().dtypes) == list(df.toPandas().dtypes)
+        assert made._java is None, "nothing so far needed Spark"
+        assert made.collect() == df.collect()
+        assert made.where("id > 2").select("struct.x", made["text"]).collect() == (
+            df.where("id > 2").select("struct.x", df["text"]).collect()
+        )
+        made.createOrReplaceTempView("made")
+        assert spark.sql("SELECT max(large) FROM made").collect() == df.agg({"large": "max"}).collect()
+        spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
+        assert made.toArrow() == df.toArrow()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+        spark.catalog.dropTempView("made")
+        for key, value in before.items():
+            spark.conf.set(key, str(value))
 
 
 def test_side_outputs_of_a_table_are_those_of_the_dataframe(spark: SparkSession) -> None:
