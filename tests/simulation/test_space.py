@@ -112,6 +112,7 @@ def test_storage_is_never_more_than_1_3_times_the_state_and_one_interval_of_chan
     run.world.close()
 
 
+@pytest.mark.long
 def test_a_range_is_rewritten_a_part_at_a_time(tmp_path: Path) -> None:
     """So that most files of a base stay from one snapshot to the next."""
     run = Run(tmp_path, 0.005, RETAINED, keys=2 * KEYS, log_ratio=DEFAULT_LOG_RATIO)
@@ -131,6 +132,7 @@ def test_a_base_that_was_replaced_goes_before_the_other_ranges_have_new_ones(tmp
     run.world.close()
 
 
+@pytest.mark.long
 def test_a_state_that_changes_as_a_whole_within_minutes_is_not_stored_many_times(tmp_path: Path) -> None:
     """By the interval alone it is, as the second run shows; the same batches, the same values."""
     bounded, by_interval = (

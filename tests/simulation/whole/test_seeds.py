@@ -15,7 +15,7 @@ import pytest
 from tests.simulation.whole.seed_processes import check, start
 
 BASE = 0 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 40)
-SHORT, PARTS = 300, 5
+SHORT, PARTS = 150, 5
 """Seeds of a test, and the number of such tests."""
 IN_CHAIN = 100
 """Seeds of a test where progress is in the chain alone."""

@@ -161,6 +161,7 @@ def test_aggregates(spark: SparkSession, tmp_path: Path) -> None:
     assert [row[:3] for row in found[1]] == [("a", 3, 10), ("c", 1, 5)]
 
 
+@pytest.mark.long
 def test_timers_of_event_time(spark: SparkSession, tmp_path: Path) -> None:
     def timed(stream: DataStream) -> Any:
         watched = stream.with_watermark("at", "1 second")

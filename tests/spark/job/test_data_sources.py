@@ -175,6 +175,7 @@ def _damage(world: World, part: str) -> None:
         world.store.put(name, b"not what was written")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("pushing")
 @pytest.mark.parametrize("source", ["varvite-state", "varvite-changelog"])
 def test_filters_of_operator_state_and_key_group_decide_what_is_read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -14,8 +15,10 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
+from benchmarks.harness.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
 from tests.spark.keyed_jobs import SumsModel, in_order
 from tests.spark.rate_jobs import ROWS, expected_rows
+from tests.stores.s3_servers import BUCKET, S3Server, skip_without_ceph
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 ROOT = Path(__file__).parents[3]
@@ -91,9 +94,58 @@ def test_a_killed_driver_without_a_checkpoint_location_loses_and_doubles_nothing
             assert (tmp_path / point).exists()
             shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     assert run_driver(tmp_path, None, "30", module="chain_driver") == 0, (tmp_path / "driver.log").read_text()[-2000:]
-    table = ds.dataset(tmp_path / "out", format="parquet", partitioning="hive", ignore_prefixes=["_", "."]).to_table()
+    check_output_of_rates(tmp_path, 30)
+
+
+@pytest.mark.s3
+@pytest.mark.fixed_storage  # it has one of its own
+@pytest.mark.parametrize(
+    ("kills", "batches"),
+    [
+        pytest.param(5, 60, marks=pytest.mark.timeout(600)),
+        pytest.param(50, 1_000, marks=[pytest.mark.rare, pytest.mark.timeout(3_600)]),
+    ],
+)
+def test_a_job_on_s3_with_one_url_is_exact_after_kills_at_any_moment(tmp_path: Path, kills: int, batches: int) -> None:
+    """It names no location, and nothing that a killed driver has kept on its machine is there after it."""
+    skip_without_ceph()
+    rng = random.Random(kills)
+    with running_ceph() as cluster:
+        server = S3Server("ceph", cluster.endpoint_url, ACCESS_KEY, SECRET_KEY)
+        cluster.make_bucket(BUCKET)
+        conf = server.job_conf(server.new_location())
+        storage = conf.pop("execution.checkpointing.dir")
+        for _ in range(kills):
+            before = batches_in_output(tmp_path)
+            driver = start_driver(tmp_path, None, str(10 * batches), storage, json.dumps(conf), module="chain_driver")
+            try:
+                deadline_s = time.monotonic() + 240
+                enough = before + rng.randint(1, 2 * batches // kills)
+                while batches_in_output(tmp_path) < enough:
+                    assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-2000:]
+                    assert time.monotonic() < deadline_s
+                    time.sleep(0.02)
+                time.sleep(rng.random() / 4)
+            finally:
+                driver.kill()
+                driver.wait()
+            for name in ("cache", "local"):
+                shutil.rmtree(tmp_path / name, ignore_errors=True)
+        end = (str(batches), storage, json.dumps(conf))
+        code = run_driver(tmp_path, None, *end, module="chain_driver")
+        assert code == 0, (tmp_path / "driver.log").read_text()[-2000:]
+    check_output_of_rates(tmp_path, batches)
+
+
+def batches_in_output(directory: Path) -> int:
+    return len(list(directory.glob("out/batch_id=*")))
+
+
+def check_output_of_rates(directory: Path, batches: int) -> None:
+    """Each row of at least so many batches is there once."""
+    table = ds.dataset(directory / "out", format="parquet", partitioning="hive", ignore_prefixes=["_", "."]).to_table()
     rows = sorted((row["k"], row["n"], row["v"]) for row in table.to_pylist())
-    assert len(rows) >= 30 * ROWS
+    assert len(rows) >= batches * ROWS
     assert rows == expected_rows(len(rows) // ROWS)
 
 

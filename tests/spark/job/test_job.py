@@ -54,6 +54,7 @@ def test_no_accumulator_of_a_batch_outlives_it(spark: SparkSession, tmp_path: Pa
     assert set(accumulators._accumulatorRegistry) <= before
 
 
+@pytest.mark.long
 def test_backend_and_changelog_can_be_switched_at_every_restart(spark: SparkSession, tmp_path: Path) -> None:
     job = KeyedJob(spark, tmp_path)
     settings = [("hashmap", True), ("rocksdb", True), ("rocksdb", False), ("hashmap", False), ("hashmap", True)]

@@ -204,6 +204,7 @@ def test_functions_of_apply_in_pandas_with_state(own_engine: SparkSession, tmp_p
     assert found == expected
 
 
+@pytest.mark.long
 def test_dataframes_have_the_time_zone_of_the_session(own_engine: SparkSession, tmp_path: Path) -> None:
     """The session's time zone need not be the local one."""
     output, zone = Times.OUTPUT, "spark.sql.session.timeZone"

@@ -102,6 +102,7 @@ def test_a_program_without_state_runs_and_its_errors_are_its_own(env: StreamExec
     assert error.value.context["job"] == "job"
 
 
+@pytest.mark.long
 @pytest.mark.spark_tasks
 def test_an_error_in_rows_without_state_that_are_made_anew_is_not_lost(
     env: StreamExecutionEnvironment, rows_of_k: Any, tmp_path: Path

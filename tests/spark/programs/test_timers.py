@@ -40,6 +40,7 @@ def run_available(job: KeyedJob) -> list[tuple[Any, ...]]:
     return [row for _, rows in job.received[before:] for row in rows]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_event_time_timers_survive_restarts_killed_workers_and_another_parallelism(
     spark: SparkSession, tmp_path: Path, backend: str

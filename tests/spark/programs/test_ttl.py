@@ -35,6 +35,7 @@ class CountWithin(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
         yield value.k, count
 
 
+@pytest.mark.long
 def test_ttl_is_switched_on_off_and_on_again_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
     job = KeyedJob(spark, tmp_path, backend=BACKENDS["hashmap"])
 

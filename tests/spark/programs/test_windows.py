@@ -67,6 +67,7 @@ def test_late_rows_are_written_beside_the_windows(spark: SparkSession, tmp_path:
     assert [row.n for row in late] == [3], "of a window that was removed"
 
 
+@pytest.mark.long
 def test_the_job_of_the_documentation_tells_mean_delays(spark: SparkSession, tmp_path: Path) -> None:
     blocks = blocks_of("docs/guide/windows.md", (ROOT / "docs" / "guide" / "windows.md").read_text())
     text = next(block.text for block in blocks if block.tags == ("run",))

@@ -87,6 +87,7 @@ def test_a_batch_of_the_same_files_is_adopted_although_spark_plans_it_anew(job: 
     assert in_order(tuple(row) for row in written) == in_order(job.expected[6:])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", [first_of_each, join_of_two], ids=["deduplication", "join"])
 def test_operators_of_spark_before_the_job_keep_their_state_when_a_batch_is_adopted(
     spark: SparkSession, tmp_path: Path, before: Callable[[DataFrame], DataFrame]

@@ -231,6 +231,7 @@ def table(statuses: dict[Cell, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.long
 def test_each_cell_equals_sparks_value_or_is_refused_with_its_column(session: SparkSession, tmp_path: Path) -> None:
     expected, received = on_spark(session, tmp_path), on_varvite(session, tmp_path)
     assert received.keys() == expected.keys()
