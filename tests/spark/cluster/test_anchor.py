@@ -121,6 +121,7 @@ def anchored_jobs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     return live
 
 
+@pytest.mark.spark_tasks
 @pytest.mark.long
 def test_a_jobs_results_do_not_depend_on_what_its_anchors_ask_for(
     spark: SparkSession, tmp_path: Path, anchored_jobs: Elsewhere
@@ -139,6 +140,7 @@ def test_a_jobs_results_do_not_depend_on_what_its_anchors_ask_for(
     assert anchored_jobs.looks == 5
 
 
+@pytest.mark.spark_tasks
 @pytest.mark.long
 def test_broadcast_rows_and_aggregates_are_the_same_with_anchors(
     spark: SparkSession, tmp_path: Path, anchored_jobs: Elsewhere
