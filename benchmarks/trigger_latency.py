@@ -55,7 +55,7 @@ Batch = tuple[float, float]
 ROWS = {LOCAL: (100, 2_000, 20_000, 0), S3: (100, 2_000)}
 RATE = 2_000
 """Rows per second of the cases with a rate."""
-INTERVALS_MS = (50, 75, 100, 125, 150, 200, 300, 400, 600, 1_000)
+INTERVALS_MS = (75, 100, 125, 150, 200, 300, 400, 600, 1_000)
 IN_TIME = 0.95
 """Part of the triggers that end within their interval."""
 KEYS = 100_000
@@ -97,6 +97,8 @@ class Size:
 
 
 WHOLE, TINY = Size(4, 10, 25), Size(1, 2, 3)
+SUSTAINED, EMPTY = Size(1, 10, 60), Size(2, 3, 10)
+"""Of the cases with a rate, and of heartbeats, which come once a second."""
 
 
 def cases(is_tiny: bool) -> list[Parameters]:
@@ -227,8 +229,9 @@ def latencies_ms(batches: Sequence[Batch]) -> list[float]:
 
 def run_case(parameters: Parameters) -> Figures:
     """Measure all systems in turn."""
-    size, rate, storage = TINY if parameters["is_tiny"] else WHOLE, parameters["rate"], parameters["storage"]
+    rate, storage = parameters["rate"], parameters["storage"]
     rows = rate // 10 or parameters["rows"]
+    size = TINY if parameters["is_tiny"] else SUSTAINED if rate else WHOLE if rows else EMPTY
     systems = RATE_SYSTEMS if rate else SYSTEMS if rows else VARVITE
     with tempfile.TemporaryDirectory(prefix="varvite-bench-") as name:
         conf = {"spark.sql.streaming.pollingDelay": "1ms", "spark.ui.showConsoleProgress": "false"}
@@ -270,13 +273,12 @@ def back_to_back(triggers: Sequence[Triggers], size: Size) -> Figures:
 def sustained(triggers: Sequence[Triggers], rate: int, size: Size) -> Figures:
     """The shortest interval of each system, and the latency of its rows there."""
     figures: Figures = {}
-    counted = Size(1, size.warm_up, size.rounds * size.measured)
     for interval_ms in INTERVALS_MS:
         for system in triggers:
             if system.system in figures:
                 continue
             system.rows = rate * interval_ms // 1000
-            batches = system.run(counted, interval_ms)
+            batches = system.run(size, interval_ms)
             in_time = sum(end_ms - start_ms <= interval_ms for start_ms, end_ms in batches)
             if in_time >= IN_TIME * len(batches) or interval_ms == INTERVALS_MS[-1]:
                 waits_ms = latencies_ms(batches)
@@ -370,6 +372,8 @@ def _rate_findings(case: Figures, backend: str) -> list[str]:
 def charts(cases: Cases, directory: Path) -> list[Path]:
     """Median times as bars."""
     counted = [case for case in cases if not case["rate"]]
+    if not counted:
+        return []
     groups = {
         f"{case['rows']:,} rows, {case['storage']}": [(name, each["p50_ms"]) for name, each in case["systems"].items()]
         for case in counted

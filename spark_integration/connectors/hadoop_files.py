@@ -27,7 +27,8 @@ _EXISTS: Final = frozenset(
     }
 )
 _DAMAGED: Final = frozenset({"org.apache.hadoop.fs.ChecksumException"})
-
+_NO_FILE_CONTEXT: Final = "UnsupportedFileSystemException"
+"""In Hadoop's error if a file system is none of FileContext's."""
 
 _FILE_MANAGER_PACKAGES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing",
@@ -132,9 +133,21 @@ class HadoopDirectory:
         return True
 
     def replace_whole(self, name: str, data: bytes) -> None:
-        """Write a file in the place of another one; no reader sees it in part. Raises `MayHaveHappenedError`."""
+        """Write a file in the place of another one; no reader sees it in part.
+
+        A file system without Hadoop's FileContext cannot replace one: there is no file between the two, for a moment.
+        Raises `MayHaveHappenedError`.
+        """
         # The manager that renames by FileSystem leaves the old file where it is, and says nothing.
-        self._write_whole(self._manager("FileContextBasedCheckpointFileManager"), name, data, overwrite=True)
+        try:
+            manager = self._manager("FileContextBasedCheckpointFileManager")
+        except Py4JJavaError as error:
+            if _NO_FILE_CONTEXT not in str(error.java_exception):
+                raise
+            self.delete(name)
+            self.create_whole(name, data)
+        else:
+            self._write_whole(manager, name, data, overwrite=True)
 
     def _write_whole(self, manager: Any, name: str, data: bytes, *, overwrite: bool) -> None:
         with self._translated("writing", name):
