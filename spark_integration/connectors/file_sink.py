@@ -262,9 +262,10 @@ class FileSink(Sink):
     def _write_encoded(self, file: EncodedFile, commit: SinkCommit) -> list[LoggedFile]:
         directory = attempt_directory(commit)
         name = f"{directory}/{file.name}"
-        if not self._files.create(name, file.data):  # an earlier call for the same commit, cut off
+        self._files.make_directory(directory)
+        if not self._files.create_whole(name, file.data):  # of an earlier call for the same commit
             self._files.delete(name)
-            self._files.create(name, file.data)
+            self._files.create_whole(name, file.data)
         return self._listed_files(directory)
 
     def _listed_files(self, directory: str) -> list[LoggedFile]:
