@@ -151,7 +151,7 @@ class Triggers:
 
     def round(self, size: Size) -> None:
         """Go on with the query for a round."""
-        self.found_ms += [float(end - start) for start, end in self.run(size)]
+        self.found_ms += [end_ms - start_ms for start_ms, end_ms in self.run(size)]
 
     def run(self, size: Size, interval_ms: int = 0) -> list[Batch]:
         """Go on with the query, and measure the triggers that count; 0: one after another."""

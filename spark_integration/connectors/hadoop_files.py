@@ -7,6 +7,7 @@ of the file system become `RetryableError`s; a location that cannot be right, `I
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from py4j.protocol import Py4JJavaError
@@ -81,6 +82,12 @@ class HadoopDirectory:
     def location(self) -> str:
         """The directory's full URL."""
         return self._root.toString()
+
+    @property
+    def local_path(self) -> Path | None:
+        """The directory's path, if it is of the local file system."""
+        url = self._root.toUri()
+        return Path(url.getPath()) if url.getScheme() == "file" else None
 
     def url(self, name: str) -> str:
         """Full URL of a name."""

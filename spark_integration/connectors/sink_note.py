@@ -21,7 +21,6 @@ from varvite.storage.errors import CorruptDataError, IncompatibleError, VarviteE
 from varvite.storage.format.frame import decode_json, frame, unframe
 from varvite.storage.format.records import Link
 from varvite.storage.object_stores.local.files import complete_or_absent
-from varvite.storage.object_stores.open import local_directory
 
 if TYPE_CHECKING:
     from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
@@ -62,7 +61,7 @@ class SinkNote:
 
     def __init__(self, files: HadoopDirectory, directory: Path | None = None) -> None:
         self._files = files
-        location = local_directory(files.location)
+        location = files.local_path
         in_location = None if location is None else location / NOTE
         self._path = in_location if directory is None else directory / Path(NOTE).name
         self._unwritten: Link | None = None

@@ -35,7 +35,7 @@ from varvite.storage.job.preflight import check_store
 from varvite.storage.job.record import read_job
 from varvite.storage.job.storage_choice import check_job_storage, new_job_storage
 from varvite.storage.job.store import JobStore
-from varvite.storage.object_stores.open import local_directory, open_store
+from varvite.storage.object_stores.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ class JobStart:
         _pin_checked(store, run.record, config)
         if run.record.storage is not None and run.record.storage.log is not None:
             check_log(store, tokens.token())
-        path = local_directory(plan.checkpoint_location) if plan.is_private_location else None
+        path = checkpoint.files.local_path if plan.is_private_location else None
         progress = QueryProgress(
             checkpoint,
             RunningQuery(plan.input.sparkSession, plan.job),

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 
 from tests.spark.rate_jobs import RateJob, expected_rows
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
+from varvite.spark_integration.connectors.sink_note import NOTE
 
 pytestmark = pytest.mark.spark
-LINK = "fs.viewfs.mounttable.table.link./data"
+LINK = "fs.viewfs.mounttable.default.link./data"
 
 
 @pytest.fixture
@@ -21,11 +22,12 @@ def plain_location(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     (tmp_path / "data").mkdir()
     conf = {
         "fs.plain.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
+        "fs.plain.impl.disable.cache": "true",  # each test has a directory of its own
         LINK: f"file://{tmp_path}/data",
     }
     for key, value in conf.items():
         spark.conf.set(key, value)
-    yield "plain://table/data"
+    yield "plain:/data"
     for key in conf:
         spark.conf.unset(key)
 
@@ -51,6 +53,13 @@ def test_a_file_is_created_once_and_replaced(spark: SparkSession, location: str)
     assert sorted(name for name in files.list_names("logs") if not name.startswith(".")) == ["0", "1"]
 
 
+def test_the_path_of_a_local_directory_alone_is_known(spark: SparkSession, plain_location: str, tmp_path: Path) -> None:
+    for directory in (tmp_path / "a b", tmp_path / "50%20"):
+        for url in (str(directory), f"file://{directory}", f"file:{directory}"):
+            assert HadoopDirectory(spark, url).local_path == directory
+    assert HadoopDirectory(spark, plain_location).local_path is None
+
+
 def test_a_job_keeps_its_location_there(spark: SparkSession, plain_location: str, tmp_path: Path) -> None:
     """Each start makes the location from the checkpoints."""
     job = RateJob(spark, tmp_path)
@@ -58,3 +67,4 @@ def test_a_job_keeps_its_location_there(spark: SparkSession, plain_location: str
         job.run(2, checkpointLocation=f"{plain_location}/checkpoint")
     assert job.batches == list(range(len(job.batches)))
     assert job.rows == expected_rows(len(job.batches))
+    assert (tmp_path / "data" / "checkpoint" / NOTE).is_file()

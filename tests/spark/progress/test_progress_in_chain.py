@@ -85,7 +85,7 @@ def test_a_location_that_is_lost_or_stale_is_made_from_the_chain(job: RateJob, t
 
 def test_a_batch_writes_one_object_and_nothing_in_the_location(job: RateJob, tmp_path: Path) -> None:
     location = tmp_path / "location"
-    query = job.start(location)
+    query = job.start(location, materializer__mode="off")
     try:
         wait_for(query, lambda: len(job.calls) >= 2, "the first batches")
         wait_for(query, lambda: "commits/0" in names(location), "Spark's logs of the first batch")
