@@ -14,6 +14,7 @@ import msgspec
 
 from varvite.changelog.chain.tiles import key_range
 from varvite.changelog.chain.view import LineView
+from varvite.storage.format.inspection import inspected
 from varvite.storage.format.records import ImageRef, Link, SegmentRef, Tile
 
 
@@ -25,8 +26,8 @@ class _Slice(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENCODE: Final = msgspec.msgpack.encode
-_SLICE: Final = msgspec.msgpack.Decoder(_Slice)
-_LINE: Final = msgspec.msgpack.Decoder(tuple[Link, ...])
+_SLICE: Final = msgspec.msgpack.Decoder(inspected(_Slice))
+_LINE: Final = msgspec.msgpack.Decoder(inspected(tuple[Link, ...]))
 
 
 class ViewSlices(msgspec.Struct, frozen=True, kw_only=True):

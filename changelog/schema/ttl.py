@@ -23,6 +23,7 @@ import msgspec
 from varvite.changelog.api.ttl_config import TtlTimeCharacteristic
 from varvite.changelog.types.stamped import STAMP_MAX, STAMP_MIN, is_stamped
 from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.inspection import inspected
 from varvite.storage.format.records import Record, StateSchema
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def record_of(schema: StateSchema) -> TtlRecord | None:
     if not is_stamped(schema.value_type):
         return None
     try:
-        return msgspec.convert(schema.ttl, TtlRecord)
+        return msgspec.convert(schema.ttl, inspected(TtlRecord))
     except msgspec.ValidationError as error:
         raise CorruptDataError(f"the TTL of state {schema.name!r} does not parse: {error}") from error
 

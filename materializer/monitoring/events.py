@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from varvite.storage.format.inspection import inspected
 from varvite.storage.visible_text import visible_json
 
 
@@ -177,4 +178,4 @@ def encode_event(event: Event) -> bytes:
 
 def decode_event(line: bytes | str) -> Event:
     """The event of one line; raises `msgspec.ValidationError` or `msgspec.DecodeError`."""
-    return msgspec.json.decode(line, type=Event)
+    return msgspec.json.decode(line, type=inspected(Event))

@@ -33,6 +33,7 @@ import msgspec
 
 from varvite.storage.errors import CorruptDataError, IncompatibleError
 from varvite.storage.format.frame import UNPARSABLE
+from varvite.storage.format.inspection import inspected
 
 _VERSIONS: Final = ("v1", "v2")
 _HEAD_LINES: Final = 2
@@ -74,7 +75,7 @@ class _QueryMetadata(msgspec.Struct):
 def query_id_of(data: bytes, object_name: str) -> str:
     """The query's id in Spark's `metadata` file. Raises `CorruptDataError`."""
     try:
-        return msgspec.json.decode(data, type=_QueryMetadata).id
+        return msgspec.json.decode(data, type=inspected(_QueryMetadata)).id
     except UNPARSABLE as error:
         raise CorruptDataError(
             f"Spark's query metadata does not parse ({error}); restore the checkpoint location",
@@ -113,7 +114,7 @@ def parse_offsets(data: bytes, object_name: str, batch: int) -> tuple[SourceOffs
 def file_log_number(offset: str) -> int | None:
     """The number in the log of a source of files; None if the offset is another source's."""
     try:
-        return msgspec.json.decode(offset, type=_FileLogOffset).log_offset
+        return msgspec.json.decode(offset, type=inspected(_FileLogOffset)).log_offset
     except UNPARSABLE:
         return None
 
@@ -131,7 +132,7 @@ def file_lines(data: bytes, number: int, object_name: str) -> list[str]:
     """
     version, *lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
     try:
-        numbers = [msgspec.json.decode(line, type=_FileLogLine).batch_id for line in lines]
+        numbers = [msgspec.json.decode(line, type=inspected(_FileLogLine)).batch_id for line in lines]
         if version.strip() == _FILE_LOG_VERSION:
             return sorted(line for line, other in zip(lines, numbers, strict=True) if other == number)
     except UNPARSABLE:

@@ -20,6 +20,7 @@ import msgspec
 
 from varvite.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig
 from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.format.inspection import inspected
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -131,6 +132,6 @@ def encode_config(config: MaterializerConfig) -> bytes:
 def decode_config(data: bytes) -> MaterializerConfig:
     """The configuration from JSON. Raises `InvalidRequestError`."""
     try:
-        return msgspec.json.decode(data, type=MaterializerConfig, dec_hook=lambda kind, value: kind(value))
+        return msgspec.json.decode(data, type=inspected(MaterializerConfig), dec_hook=lambda kind, value: kind(value))
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise InvalidRequestError(f"the configuration on standard input does not parse: {error}") from error

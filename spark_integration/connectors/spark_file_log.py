@@ -18,6 +18,7 @@ import msgspec
 
 from varvite.storage.errors import CorruptDataError
 from varvite.storage.format.frame import UNPARSABLE
+from varvite.storage.format.inspection import inspected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,7 +69,7 @@ def decode_entry(data: bytes, object_name: str) -> list[LoggedFile]:
     version, *lines = data.decode("utf-8", "replace").split("\n")
     try:
         if version.strip() == _VERSION:
-            return [msgspec.json.decode(line, type=LoggedFile) for line in lines if line]
+            return [msgspec.json.decode(line, type=inspected(LoggedFile)) for line in lines if line]
     except UNPARSABLE:
         pass
     raise CorruptDataError(

@@ -20,6 +20,7 @@ import pyarrow as pa
 from varvite.changelog.chain.view_slices import ViewSlices
 from varvite.changelog.restore.local import LocalRecovery
 from varvite.changelog.working_stores.options import BackendSettings
+from varvite.storage.format.inspection import inspected
 from varvite.storage.format.records import JobStorage, Link, StateSchema
 from varvite.storage.transfer.download import DownloadPolicy
 from varvite.storage.transfer.upload import UploadPolicy
@@ -214,7 +215,7 @@ def encode_message(message: Any) -> bytes:
 
 def decode_message(data: bytes | memoryview | Any, message_type: Any) -> Any:
     """The message of those bytes."""
-    return msgspec.msgpack.decode(data, type=message_type)
+    return msgspec.msgpack.decode(data, type=inspected(message_type))
 
 
 def answer_schema(output_schema: pa.Schema) -> pa.Schema:

@@ -18,6 +18,7 @@ import msgspec
 from varvite.changelog.commit.batch_result import PartitionResult
 from varvite.spark_integration.messages.protocol import UserError
 from varvite.spark_integration.messages.worker_figures import AttemptFigures, UploadFigures
+from varvite.storage.format.inspection import inspected
 from varvite.storage.format.records import StateSchema
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ class Summary(PartitionResult, frozen=True, kw_only=True, gc=False, array_like=T
         return decode_note(self.note)
 
 
-_SUMMARY: Final = msgspec.msgpack.Decoder(Summary)
-_SUMMARIES: Final = msgspec.msgpack.Decoder(list[Summary])
-_NOTE: Final = msgspec.msgpack.Decoder(WorkerNote)
+_SUMMARY: Final = msgspec.msgpack.Decoder(inspected(Summary))
+_SUMMARIES: Final = msgspec.msgpack.Decoder(inspected(list[Summary]))
+_NOTE: Final = msgspec.msgpack.Decoder(inspected(WorkerNote))
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _ARRAY_32: Final = struct.Struct(">BI")
 """MessagePack's header of an array: 0xdd and its length."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.inspection import inspected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -125,7 +126,7 @@ def decode_json(data: bytes | memoryview, record_type: Any, what: str, name: str
         CorruptDataError: it is not JSON, or not of that type.
     """
     try:
-        return msgspec.json.decode(data, type=record_type)
+        return msgspec.json.decode(data, type=inspected(record_type))
     except UNPARSABLE as error:
         raise CorruptDataError(f"{what} does not parse: {error}", object_name=name) from error
 
