@@ -23,7 +23,7 @@ from varvite.spark_integration.api.query import (
 from varvite.spark_integration.api.session import check_worker_python, is_one_machine
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
 from varvite.spark_integration.connectors.element_sinks import OutputSinks
-from varvite.spark_integration.connectors.file_sink import FileSink, check_format
+from varvite.spark_integration.connectors.files.file_sink import FileSink, check_format
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.heartbeat import with_heartbeat
 from varvite.spark_integration.connectors.private_location import PrivateLocation

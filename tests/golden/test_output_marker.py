@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from varvite.changelog.commit.base_decision import SinkCommit
-from varvite.spark_integration.connectors.file_sink import (
+from varvite.spark_integration.connectors.files.file_sink import (
     OutputCommit,
     OutputOwner,
     attempt_directory,

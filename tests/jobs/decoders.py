@@ -31,8 +31,8 @@ from varvite.materializer.restore.spark_files import file_lines, parse_offsets, 
 from varvite.materializer.savepoints.parquet import read_state
 from varvite.materializer.service.sharing import decode_heartbeat
 from varvite.materializer.standby.record import decode_standby
-from varvite.spark_integration.connectors import spark_file_log
-from varvite.spark_integration.connectors.file_sink import OutputCommit, OutputOwner, decode_marker
+from varvite.spark_integration.connectors.files import spark_file_log
+from varvite.spark_integration.connectors.files.file_sink import OutputCommit, OutputOwner, decode_marker
 from varvite.spark_integration.connectors.sink_note import decode_note
 from varvite.spark_integration.connectors.source_marker import decode_sources
 from varvite.storage.errors import CorruptDataError, IncompatibleError

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.element_sinks import OutputSinks, SeveralSinks
-from varvite.spark_integration.connectors.file_sink import (
+from varvite.spark_integration.connectors.files.file_sink import (
     CLEAN_EVERY,
     FORMATS,
     FileSink,
