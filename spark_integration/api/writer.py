@@ -22,12 +22,12 @@ from varvite.spark_integration.api.query import (
 )
 from varvite.spark_integration.api.session import check_worker_python, is_one_machine
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
-from varvite.spark_integration.connectors.element_sinks import OutputSinks
 from varvite.spark_integration.connectors.files.file_sink import FileSink, check_format
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.heartbeat import with_heartbeat
 from varvite.spark_integration.connectors.private_location import PrivateLocation
 from varvite.spark_integration.connectors.running_query import start_query
+from varvite.spark_integration.connectors.several_sinks import OutputSinks
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
 from varvite.spark_integration.connectors.source_marker import settle_heartbeat
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
@@ -339,9 +339,12 @@ class StreamWriter:
         return [self._environment.code_level(), of_query, session_level(self._environment.spark.conf.getAll)]
 
     def _with_sides(self, sink: Sink) -> Sink:
+        sink.check_columns(self._transformation.elements.schema)
         if not self._sides:
             return sink
         first = len(self._sides) - len(self._side_sinks)  # 1: the writer's own stream is a side output
+        for end, of_side in zip(self._sides[first:], self._side_sinks, strict=True):
+            of_side.check_columns(end.elements.schema)
         sides = enumerate(self._side_sinks, first)
         return OutputSinks(((0 if first else None, sink), *sides))
 

@@ -7,7 +7,8 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 | `sink` | the contract of a sink, and `foreachBatch` |
 | `files` | files, exactly once |
 | `output_table` | the output of a small batch, as an Arrow table |
-| `element_sinks` | printing, collecting, several sinks |
+| `several_sinks` | several sinks as one |
+| `element_sinks` | printing, collecting |
 | `collection` | a collection as a stream |
 | `heartbeat` | batches while the input is quiet |
 | `source_marker` | the decision about heartbeats, kept |
