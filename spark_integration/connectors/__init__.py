@@ -6,6 +6,7 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 |---|---|
 | `sink` | the contract of a sink, and `foreachBatch` |
 | `files` | files, exactly once |
+| `kafka` | Kafka, exactly once |
 | `output_table` | the output of a small batch, as an Arrow table |
 | `several_sinks` | several sinks as one |
 | `element_sinks` | printing, collecting |
