@@ -127,6 +127,8 @@ class Coordinator:
         self._services.start(self._start.take_over().epoch)
         self._sink.take_over()
         self._progress.settle(self._run.chain, last_committed_of(self._sink))
+        if self._progress.sources is not None:
+            self._services.monitor.lost_input(self._progress.sources.lost)
 
     @property
     def metrics_port(self) -> int | None:
