@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from varvite.changelog.commit.base_decision import Adopt, SinkCommit
 from varvite.changelog.commit.batch_result import entry_time
 from varvite.spark_integration.connectors.heartbeat import without_heartbeat
+from varvite.spark_integration.connectors.kafka.source_topics import loss_in_batch
 from varvite.spark_integration.connectors.output_table import session_of_batch
 from varvite.spark_integration.connectors.sink import close, complete_in, last_committed_of, write_to
 from varvite.spark_integration.connectors.spark_watermark import SparkWatermark
@@ -183,6 +184,9 @@ class Coordinator:
             except Exception as error:
                 if self._cancelled.is_set():
                     raise StopRequestedError("the query was stopped inside of the batch", batch=batch) from error
+                loss = loss_in_batch(error, batch)
+                if loss is not None:
+                    raise loss.with_context(job=self._plan.job) from error
                 if not isinstance(error, VarviteError):
                     raise
                 context = {"job": self._plan.job, "batch": batch, "epoch": self._run.fence.epoch}

@@ -12,6 +12,7 @@ Invariants: I8 (a frame with magic, version and checksums), I11 (a topic that is
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,7 @@ import msgspec
 
 from varvite.materializer.options.start import START_PATH
 from varvite.materializer.restore.spark_files import parse_offsets
-from varvite.storage.errors import LineageError
+from varvite.storage.errors import InvalidRequestError, LineageError
 from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ KIND: Final = b"KAFT"
 VERSION: Final = 1
 TOPICS: Final = "_varvite/topics"
 """Name in the checkpoint location."""
+_LOSS: Final = "Some data may have been lost because they are not available in Kafka any more"
+_REASON: Final = re.compile(r"Reason: ([^\n]+)")
 
 
 class NotedTopics(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +112,23 @@ def check_ids(noted: Mapping[str, str], now: Mapping[str, Topic], batch: int, se
                 f"the state, set a new checkpointLocation, and {START_PATH.key} to {seq} for that start",
                 batch=batch,
             )
+
+
+def loss_in_batch(error: BaseException, batch: int) -> InvalidRequestError | None:
+    """The error to raise for a batch that could not read what Spark had planned; None: it is another error.
+
+    Spark's own has the text of several tasks, so long that Spark may not even keep it.
+    """
+    text = str(error)
+    if _LOSS not in text:
+        return None
+    reason = _REASON.search(text)
+    detail = f" ({reason[1].strip()})" if reason else ""
+    return InvalidRequestError(
+        f"Kafka has deleted rows of this batch, or their topic, before they were read{detail}. To go on without them, "
+        "set the source's option failOnDataLoss to false. Longer retention of the topic keeps it from happening again",
+        batch=batch,
+    )
 
 
 def lost_rows(read: Mapping[str, Mapping[int, int]], now: Mapping[str, Topic]) -> list[LostRows]:

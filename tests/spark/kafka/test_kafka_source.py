@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import urllib.request
 from pathlib import Path
@@ -76,6 +77,21 @@ def test_rows_that_kafka_has_deleted_unread_are_an_error_or_counted(
     again = job.start()
     assert again._run._progress.sources.lost == 0
     again.stop()
+
+
+@pytest.mark.parametrize("small_batch_rows", [0, 2000])
+def test_rows_that_are_deleted_between_plan_and_execution_are_an_error_that_says_what_to_set(
+    job: KafkaJob, small_batch_rows: int
+) -> None:
+    """Spark's error has 20,000 characters; Spark fails to keep it and says nothing at all."""
+    job.put(100)
+    begins = [TopicPartition(job.source, partition, 10) for partition in range(2)]
+    for future in job.kafka.admin.delete_records(begins).values():
+        future.result()
+    job.source_options["startingOffsets"] = json.dumps({job.source: {"0": 0, "1": 0}})
+    query = job.start(**{"execution.small-batch.max-rows": small_batch_rows})
+    with pytest.raises(InvalidRequestError, match=rf"Could not read records in offset .*{job.source}.*failOnDataLoss"):
+        query.awaitTermination(120)
 
 
 @pytest.mark.long
