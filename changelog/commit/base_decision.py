@@ -65,6 +65,17 @@ class SinkCommit(NamedTuple):
         return same and self.token in ("", commit.token)
 
 
+class RepeatedBatch(Enum):
+    """The fate of a batch that is written again, with perhaps other rows, to a sink that has its rows already."""
+
+    DOUBLED = "doubled"
+    """They are there twice: at least once. `last_committed` knows nothing."""
+    REPLACED = "replaced"
+    """The earlier ones go."""
+    REFUSED = "refused"
+    """They cannot go, so `write` raises `LineageError`. Such a sink is written last, and a job has one."""
+
+
 class WriteKind(Enum):
     """The way of a commit's rows into the output."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import Commit, Link
 
 
-_FILE: Final = re.compile(r"sources/\w[\w.-]*/0|_varvite/sources")
+_FILE: Final = re.compile(r"sources/\w[\w.-]*/0|_varvite/(?:sources|topics)")
 """A file of which a position may give the content."""
 
 

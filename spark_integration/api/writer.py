@@ -22,12 +22,14 @@ from varvite.spark_integration.api.query import (
 )
 from varvite.spark_integration.api.session import check_worker_python, is_one_machine
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
-from varvite.spark_integration.connectors.element_sinks import OutputSinks
-from varvite.spark_integration.connectors.file_sink import FileSink, check_format
+from varvite.spark_integration.connectors.files.file_sink import FileSink, check_format
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.heartbeat import with_heartbeat
+from varvite.spark_integration.connectors.kafka.settings import arguments_of_options
+from varvite.spark_integration.connectors.kafka.sink import KafkaSink
 from varvite.spark_integration.connectors.private_location import PrivateLocation
 from varvite.spark_integration.connectors.running_query import start_query
+from varvite.spark_integration.connectors.several_sinks import OutputSinks
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
 from varvite.spark_integration.connectors.source_marker import settle_heartbeat
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
@@ -71,6 +73,7 @@ _log: Final = logging.getLogger(__name__)
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
+KAFKA: Final = "kafka"
 BATCH_COLUMN: Final = "batch_id"
 """Readers see the batch's directory as this partition column."""
 
@@ -146,12 +149,12 @@ class StreamWriter:
         return self
 
     def format(self, source: str) -> StreamWriter:
-        """Write files: csv, json, orc or parquet. Raises `InvalidRequestError` for anything else."""
-        self._sink, self._format = None, check_format(source)
+        """Write files (csv, json, orc or parquet) or to Kafka. Raises `InvalidRequestError` for anything else."""
+        self._sink, self._format = None, KAFKA if source.lower() == KAFKA else check_format(source)
         return self
 
     def option(self, key: str, value: Any) -> StreamWriter:
-        """Set an option of varvite (without `spark.varvite.`), `checkpointLocation`, `path`, or one of the file format.
+        """Set an option of varvite (without `spark.varvite.`), `checkpointLocation`, `path`, or one of the format.
 
         Raises:
             InvalidRequestError: An option of varvite that does not exist, or a value that does not fit.
@@ -339,9 +342,12 @@ class StreamWriter:
         return [self._environment.code_level(), of_query, session_level(self._environment.spark.conf.getAll)]
 
     def _with_sides(self, sink: Sink) -> Sink:
+        sink.check_columns(self._transformation.elements.schema)
         if not self._sides:
             return sink
         first = len(self._sides) - len(self._side_sinks)  # 1: the writer's own stream is a side output
+        for end, of_side in zip(self._sides[first:], self._side_sinks, strict=True):
+            of_side.check_columns(end.elements.schema)
         sides = enumerate(self._side_sinks, first)
         return OutputSinks(((0 if first else None, sink), *sides))
 
@@ -354,6 +360,10 @@ class StreamWriter:
             return self._sink
         if self._format is None:
             raise InvalidRequestError("nothing says where the rows go: call foreach_batch(...) or format(...)")
+        if self._format == KAFKA:
+            if path:
+                raise InvalidRequestError("format 'kafka' has no path; name the topic with option('topic', ...)")
+            return KafkaSink(**arguments_of_options(options))
         if not path:
             raise InvalidRequestError(f"format {self._format!r} needs a directory: start('...')")
         if BATCH_COLUMN in (name.lower() for name in self._transformation.elements.schema.names):

@@ -5,10 +5,11 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 | module | owns |
 |---|---|
 | `sink` | the contract of a sink, and `foreachBatch` |
-| `file_sink` | files, exactly once |
+| `files` | files, exactly once |
+| `kafka` | Kafka, exactly once |
 | `output_table` | the output of a small batch, as an Arrow table |
-| `parquet_file` | a table as the Parquet file that Spark would write |
-| `element_sinks` | printing, collecting, several sinks |
+| `several_sinks` | several sinks as one |
+| `element_sinks` | printing, collecting |
 | `collection` | a collection as a stream |
 | `heartbeat` | batches while the input is quiet |
 | `source_marker` | the decision about heartbeats, kept |
@@ -16,7 +17,6 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 | `private_location` | checkpoint locations of queries that name none |
 | `running_query` | Spark's query while it runs |
 | `sink_note` | the note of the last commit whose sink is done |
-| `spark_file_log` | Spark's log of the files that count |
 | `spark_watermark` | Spark's own watermark of a query |
 | `hadoop_files` | small files by Hadoop's file systems |
 | `state_table` | state as DataFrames |

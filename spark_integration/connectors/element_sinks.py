@@ -1,4 +1,4 @@
-"""Sinks that bring a stream's elements to the driver, to print or to iterate over them; and several sinks as one."""
+"""Sinks that bring a stream's elements to the driver, to print or to iterate over them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varvite.spark_integration.connectors.output_table import row_partitions, table_of_output
-from varvite.spark_integration.connectors.sink import Sink, last_committed_of, write_to
-from varvite.spark_integration.elements.side_by_side import rows_of_output
+from varvite.spark_integration.connectors.output_table import row_partitions
+from varvite.spark_integration.connectors.sink import Sink
 from varvite.spark_integration.messages.protocol import PARTITION_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from types import TracebackType
 
     import pyarrow as pa
@@ -74,61 +73,6 @@ class PrintSink(Sink):
         return f"{prefix}> {element}\n" if prefix else f"{element}\n"
 
 
-class SeveralSinks(Sink):
-    """Writes each batch to several sinks, in order."""
-
-    def __init__(self, sinks: tuple[Sink, ...]) -> None:
-        self._sinks = sinks
-
-    def prepare(self, job_id: str) -> None:
-        for sink in self._sinks:
-            sink.prepare(job_id)
-
-    def write(self, df: DataFrame, commit: SinkCommit) -> None:
-        for sink in self._sinks:
-            write_to(sink, df, commit)
-
-    def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
-        for sink in self._sinks:
-            write_to(sink, table, commit)
-
-    def last_committed(self) -> SinkCommit | None:
-        return held_by_all(self._sinks)
-
-
-class OutputSinks(Sink):
-    """Writes the outputs of an operator, each to a sink of its own, in order."""
-
-    def __init__(self, sinks: tuple[tuple[int | None, Sink], ...]) -> None:
-        """Keep the sinks.
-
-        Args:
-            sinks: Each with the number of its side output; None for the main output.
-        """
-        self._sinks = sinks
-
-    def prepare(self, job_id: str) -> None:
-        for _, sink in self._sinks:
-            sink.prepare(job_id)
-
-    def write(self, df: DataFrame, commit: SinkCommit) -> None:
-        for number, sink in self._sinks:
-            write_to(sink, rows_of_output(df, number), commit)
-
-    def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
-        for number, sink in self._sinks:
-            write_to(sink, table_of_output(table, number), commit)
-
-    def last_committed(self) -> SinkCommit | None:
-        return held_by_all(sink for _, sink in self._sinks)
-
-
-def held_by_all(sinks: Iterable[Sink]) -> SinkCommit | None:
-    """The last commit whose output is complete in all of several sinks; None if they do not hold the same."""
-    commits = {last_committed_of(sink) for sink in sinks}
-    return commits.pop() if len(commits) == 1 else None
-
-
 class CollectSink(Sink):
     """Hands batches of elements to one reader; waits while the reader is `BATCHES_MAX` batches behind."""
 
@@ -149,7 +93,7 @@ class CollectSink(Sink):
         """Tell the reader that there is no further batch."""
         self._put(None)
 
-    def close(self) -> None:
+    def drop_further(self) -> None:
         """Drop further batches: nobody reads them."""
         self._closed.set()
 
@@ -199,7 +143,7 @@ class CloseableIterator:
     def close(self) -> None:
         """End the job if it still runs."""
         self._ended = True
-        self._sink.close()
+        self._sink.drop_further()
         if self._query.isActive:
             self._query.stop()
 

@@ -11,12 +11,14 @@ comparison.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from varvite.changelog.commit.base_decision import RepeatedBatch
 from varvite.spark_integration.connectors.output_table import dataframe_of
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
 from varvite.spark_integration.messages.user_errors import message_of, task_error
@@ -26,12 +28,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from varvite.changelog.commit.base_decision import SinkCommit
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Sink(ABC):
     """Takes the output of a query, batch by batch; used by one thread at a time."""
+
+    @property
+    def repeated_batch(self) -> RepeatedBatch:
+        """The fate of a batch that is written again. By default what `last_committed` implies."""
+        is_known = type(self).last_committed is not Sink.last_committed
+        return RepeatedBatch.REPLACED if is_known else RepeatedBatch.DOUBLED
+
+    def check_columns(self, schema: StructType) -> None:  # noqa: B027  most sinks take all
+        """Check the columns of the output, before anything else. Raises `InvalidRequestError`, and nothing starts."""
+
+    def share_transaction(self, other: Sink) -> bool:
+        """Write in one transaction with another sink of the job from now on, if both can; True if they do."""
+        del other
+        return False
 
     def prepare(self, job_id: str) -> None:  # noqa: B027  most sinks have nothing to prepare
         """Called once, before the query starts and before anything else. An exception prevents the start.
@@ -40,9 +59,16 @@ class Sink(ABC):
             job_id: Id of the job; constant for the life of its storage.
         """
 
+    def take_over(self) -> None:  # noqa: B027  most sinks read what they hold in `prepare`
+        """Called once after `prepare`, when older drivers are fenced off in the job's chain.
+
+        A sink that refuses repeated batches has to fence their writes off now, and then to read what it holds. If it
+        did so earlier, an older driver could still commit to the chain and write what no later driver expects.
+        """
+
     @abstractmethod
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
-        """Write the output of a batch, completely when it returns.
+        """Write the output of a batch, completely when it returns, or when `complete` does.
 
         Rows of this batch and of later ones that are there already are of an execution that does not count any more,
         or of batches before `varvite restore`: replace them.
@@ -66,12 +92,25 @@ class Sink(ABC):
         """
         self.write(dataframe_of(table), commit)
 
+    def complete(self, commit: SinkCommit) -> None:  # noqa: B027  most sinks have nothing left to do
+        """Commit what was written. Called after all outputs of the batch were written, so they may share a transaction.
+
+        Args:
+            commit: As for `write`. Another call for the same commit has no effect.
+
+        Raises:
+            FencedError: A newer driver has written. Any other exception ends the query, too.
+        """
+
     def last_committed(self) -> SinkCommit | None:
         """The last commit whose output is complete; None if there is none or the sink does not know.
 
         A batch that the sink names is not written again: its checkpoint is adopted instead.
         """
         return None
+
+    def close(self) -> None:  # noqa: B027  most sinks hold nothing
+        """Release connections, and drop what is not complete: the query has ended. May be called twice."""
 
 
 class ForeachBatchSink(Sink):
@@ -88,12 +127,26 @@ class ForeachBatchSink(Sink):
 
 
 def write_to(sink: Sink, rows: DataFrame | pa.Table, commit: SinkCommit) -> None:
-    """Write to a sink. Raises as `of_the_user`."""
+    """Write to a sink, not completely yet. Raises as `of_the_user`."""
     with of_the_user(sink, commit.batch):
         if isinstance(rows, pa.Table):
             sink.write_table(rows, commit)
         else:
             sink.write(rows, commit)
+
+
+def complete_in(sink: Sink, commit: SinkCommit) -> None:
+    """`Sink.complete`. Raises as `of_the_user`."""
+    with of_the_user(sink, commit.batch):
+        sink.complete(commit)
+
+
+def close(sink: Sink) -> None:
+    """`Sink.close`; an error is logged, for the query has ended."""
+    try:
+        sink.close()
+    except Exception:  # noqa: BLE001  whatever code of the user raises
+        _log.warning("the sink %s could not be closed", type(sink).__qualname__, exc_info=True)
 
 
 def last_committed_of(sink: Sink) -> SinkCommit | None:

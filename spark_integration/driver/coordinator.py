@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 from varvite.changelog.commit.base_decision import Adopt, SinkCommit
 from varvite.changelog.commit.batch_result import entry_time
 from varvite.spark_integration.connectors.heartbeat import without_heartbeat
+from varvite.spark_integration.connectors.kafka.source_topics import loss_in_batch
 from varvite.spark_integration.connectors.output_table import session_of_batch
-from varvite.spark_integration.connectors.sink import last_committed_of, write_to
+from varvite.spark_integration.connectors.sink import close, complete_in, last_committed_of, write_to
 from varvite.spark_integration.connectors.spark_watermark import SparkWatermark
 from varvite.spark_integration.driver.batch_commit import BatchCommitter
 from varvite.spark_integration.driver.batch_executor import BatchExecutor
@@ -125,7 +126,10 @@ class Coordinator:
         """Fence older runs off; before the query is started."""
         self._sink.prepare(self._run.record.job_id)
         self._services.start(self._start.take_over().epoch)
+        self._sink.take_over()
         self._progress.settle(self._run.chain, last_committed_of(self._sink))
+        if self._progress.sources is not None:
+            self._services.monitor.lost_input(self._progress.sources.lost)
 
     @property
     def metrics_port(self) -> int | None:
@@ -158,6 +162,7 @@ class Coordinator:
     def stop(self) -> None:
         """Release everything that the run holds: the query has ended. May be called twice."""
         self._stop_requested.set()
+        close(self._sink)
         self._services.close()
         self._start.mark_stopped()
         self._progress.close()
@@ -179,6 +184,9 @@ class Coordinator:
             except Exception as error:
                 if self._cancelled.is_set():
                     raise StopRequestedError("the query was stopped inside of the batch", batch=batch) from error
+                loss = loss_in_batch(error, batch)
+                if loss is not None:
+                    raise loss.with_context(job=self._plan.job) from error
                 if not isinstance(error, VarviteError):
                     raise
                 context = {"job": self._plan.job, "batch": batch, "epoch": self._run.fence.epoch}
@@ -200,8 +208,10 @@ class Coordinator:
             self._run.still_owner()
             sink_s = self._clock.monotonic_s()
             commit = committed.acknowledged.commit
+            noted = SinkCommit(batch, commit.seq, commit.token)
             with session_of_batch(rows.sparkSession):
-                write_to(self._sink, committed.rows, SinkCommit(batch, commit.seq, commit.token))
+                write_to(self._sink, committed.rows, noted)
+                complete_in(self._sink, noted)
             fail_point("driver.after_sink")
             self._run.still_owner()
             self._progress.sink_done(commit)

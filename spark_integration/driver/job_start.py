@@ -21,6 +21,7 @@ from varvite.materializer.options.start import CLONE, START_PATH
 from varvite.materializer.resources.process_name import process_name
 from varvite.materializer.restore.location_content import LocationState, LocationTarget, choose_commit, content_of
 from varvite.materializer.restore.origin import check_start, clone_origin, copy_origin, find_start, is_location
+from varvite.spark_integration.connectors.kafka.source_check import SourceCheck
 from varvite.spark_integration.connectors.running_query import RunningQuery
 from varvite.spark_integration.connectors.sink_note import SinkNote
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
@@ -123,6 +124,7 @@ class JobStart:
             SinkNote(checkpoint.files, path.parent if path is not None else None),
             is_private=plan.is_private_location,
             has_spark_state=plan.has_spark_state,
+            sources=SourceCheck(plan.input, plan.job),
         )
         start = cls(plan, run, progress, origin, clock, tokens)
         start.marks_run = True

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from varvite.changelog.commit.base_decision import SinkCommit, SparkProgress
     from varvite.changelog.commit.ownership import ChainOwner
     from varvite.materializer.restore.location_content import LocationTarget
+    from varvite.spark_integration.connectors.kafka.source_check import SourceCheck
     from varvite.spark_integration.connectors.running_query import RunningQuery
     from varvite.spark_integration.connectors.sink_note import SinkNote
     from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
@@ -51,6 +52,7 @@ class QueryProgress:
         *,
         is_private: bool = False,
         has_spark_state: bool = False,
+        sources: SourceCheck | None = None,
     ) -> None:
         """The location is of one run.
 
@@ -60,7 +62,10 @@ class QueryProgress:
             note: The note of the last commit whose sink is done.
             is_private: The user has named no location, so each run has a new one.
             has_spark_state: Operators of Spark keep state in the location, which is then more than a cache.
+            sources: The Kafka sources of the query.
         """
+        self.sources = sources
+        """The Kafka sources of the query."""
         self.checkpoint = checkpoint
         """Spark's checkpoint location."""
         self.query = query
@@ -82,6 +87,7 @@ class QueryProgress:
 
         Raises:
             LineageError: The location is of another query than the state, or empty and cannot be made.
+            InvalidRequestError: Rows that were not read yet are gone.
             VarviteError: The storage or the location failed; start the query again.
         """
         newest, restore = chain.newest(), chain.restore_request()
@@ -111,6 +117,9 @@ class QueryProgress:
                     batch=commit.batch,
                 )
             return
+        begin = target.parent if target.is_open else commit
+        if self.sources is not None and begin is not None:
+            self.sources.check(begin)
         change = change_of(target, state)
         if change.write:
             _log.info(
@@ -149,7 +158,7 @@ class QueryProgress:
         source_hash = self.checkpoint.source_hash(batch)
         if self.is_in_chain is None:
             if not self._has_spark_state:
-                self._files = self.checkpoint.source_files(batch)
+                self._files = self._noted(self.checkpoint.source_files(batch), offsets, batch)
             self.is_in_chain = self.query.writes_rarely()
         if offsets is None or self._files is None:
             if self.is_in_chain:  # then nothing would say where a start after this batch goes on
@@ -161,6 +170,15 @@ class QueryProgress:
             return BatchInput(source_hash)
         position = InputPosition(offsets=offsets.decode(), files=self._files, is_in_spark_log=not self.is_in_chain)
         return BatchInput(source_hash, position)
+
+    def _noted(
+        self, files: tuple[SourceFile, ...] | None, offsets: bytes | None, batch: int
+    ) -> tuple[SourceFile, ...] | None:
+        """The files of a position, with the note of the topics that are read."""
+        if files is None or offsets is None or self.sources is None:
+            return files
+        note = self.sources.note(offsets, batch)
+        return files if note is None else (*files, note)
 
     def sink_done(self, commit: Commit) -> None:
         """The sink has the rows of a commit."""

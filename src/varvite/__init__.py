@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
     from varvite.spark_integration.api.job_execution import JobExecutionResult
     from varvite.spark_integration.api.stream import DataStream, KeyedStream
+    from varvite.spark_integration.connectors.kafka.sink import KafkaSink
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.connectors.state_table.data_sources import register_data_sources
     from varvite.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
@@ -152,6 +153,7 @@ _MODULE_OF: Final = {
     "HashMapStateBackend": "varvite.spark_integration.options.state_backends",
     "JobExecutionResult": "varvite.spark_integration.api.job_execution",
     "JobManagerCheckpointStorage": "varvite.spark_integration.options.checkpoint_storage",
+    "KafkaSink": "varvite.spark_integration.connectors.kafka.sink",
     "KeySelector": "varvite.spark_integration.functions.stateless",
     "KeyedBroadcastProcessFunction": "varvite.spark_integration.functions.broadcast",
     "KeyedCoProcessFunction": "varvite.spark_integration.functions.connected",
@@ -251,6 +253,7 @@ __all__ = [
     "HashMapStateBackend",
     "JobExecutionResult",
     "JobManagerCheckpointStorage",
+    "KafkaSink",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",

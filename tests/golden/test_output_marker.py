@@ -1,4 +1,4 @@
-"""The bytes that a file sink leaves in its directory are read for ever."""
+"""The bytes that sinks leave beside their output are read for ever."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from varvite.changelog.commit.base_decision import SinkCommit
-from varvite.spark_integration.connectors.file_sink import (
+from varvite.spark_integration.connectors.files.file_sink import (
     OutputCommit,
     OutputOwner,
     attempt_directory,
@@ -16,6 +16,7 @@ from varvite.spark_integration.connectors.file_sink import (
     encode_marker,
     writer_name,
 )
+from varvite.spark_integration.connectors.kafka.commit_topic import decode_commit, encode_commit
 from varvite.storage.errors import CorruptDataError
 
 DATA = Path(__file__).parent / "data"
@@ -56,3 +57,15 @@ def test_commit_names_carry_their_seq() -> None:
     assert commit_name(commit) == f"_varvite/commit-{number}"
     assert writer_name(commit) == f"_varvite/writer-{number}"
     assert attempt_directory(commit) == f"batch_id=7/attempt-{number}"
+
+
+KAFKA_COMMIT = SinkCommit(7, 12, "fedcba9876543210" * 2)
+
+
+def test_the_golden_commit_in_kafka_is_read_and_written_as_ever() -> None:
+    data = (DATA / "kafka-commit-v1").read_bytes()
+    assert decode_commit(data, "x") == KAFKA_COMMIT
+    assert encode_commit(KAFKA_COMMIT) == data
+    for i in range(len(data)):
+        with pytest.raises(CorruptDataError):
+            decode_commit(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :], "x")

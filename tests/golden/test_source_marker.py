@@ -1,4 +1,4 @@
-"""The marker beside Spark's checkpoint is read for ever."""
+"""The markers of sources beside Spark's checkpoint are read for ever."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from varvite.spark_integration.connectors.kafka.source_topics import decode_topics, encode_topics
 from varvite.spark_integration.connectors.source_marker import QuerySources, decode_sources, encode_sources
 from varvite.storage.errors import CorruptDataError
 
@@ -24,3 +25,13 @@ def test_a_changed_byte_is_noticed() -> None:
         with pytest.raises(CorruptDataError):
             decode_sources(bytes(data), "sources")
         data[i] ^= 1
+
+
+def test_the_golden_note_of_topics_is_read_and_written_as_ever() -> None:
+    golden, ids = GOLDEN.with_name("kafka-topics-v1"), {"0": {"orders": "6yl1SeaVS5uW1FpMg6Ydng"}, "2": {}}
+    data = golden.read_bytes()
+    assert decode_topics(data, "topics") == ids
+    assert encode_topics(ids) == data
+    for i in range(len(data)):
+        with pytest.raises(CorruptDataError):
+            decode_topics(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :], "topics")

@@ -31,8 +31,10 @@ from varvite.materializer.restore.spark_files import file_lines, parse_offsets, 
 from varvite.materializer.savepoints.parquet import read_state
 from varvite.materializer.service.sharing import decode_heartbeat
 from varvite.materializer.standby.record import decode_standby
-from varvite.spark_integration.connectors import spark_file_log
-from varvite.spark_integration.connectors.file_sink import OutputCommit, OutputOwner, decode_marker
+from varvite.spark_integration.connectors.files import spark_file_log
+from varvite.spark_integration.connectors.files.file_sink import OutputCommit, OutputOwner, decode_marker
+from varvite.spark_integration.connectors.kafka.commit_topic import decode_commit
+from varvite.spark_integration.connectors.kafka.source_topics import decode_topics
 from varvite.spark_integration.connectors.sink_note import decode_note
 from varvite.spark_integration.connectors.source_marker import decode_sources
 from varvite.storage.errors import CorruptDataError, IncompatibleError
@@ -137,6 +139,8 @@ DECODERS: dict[str, Decoder] = {
     "commit of an output": Decoder(_files("output-commit-*"), lambda data: decode_marker(data, OutputCommit, NAME)),
     "sources of a query": Decoder(_files("query-sources-*"), lambda data: decode_sources(data, NAME)),
     "note of a sink": Decoder(_files("sink-note-*"), lambda data: decode_note(data, NAME)),
+    "topics of Kafka": Decoder(_files("kafka-topics-*"), lambda data: decode_topics(data, NAME)),
+    "commit in Kafka": Decoder(_files("kafka-commit-*"), lambda data: decode_commit(data, NAME)),
     "Spark's offsets": Decoder(
         (b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"logOffset":1}',),
         lambda data: parse_offsets(data, NAME, 1),

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.materialized_batches import materialize_every_other_batch
 from tests.storage_switches import StorageSwitches
+from tests.stores.kafka_broker import connector_jars
 
 CHANGELOG = "spark.varvite.state.changelog.enabled"
 SMALL_BATCH = "spark.varvite.execution.small-batch.max-rows"
@@ -48,6 +49,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = builder.config(key, value)
     builder = builder.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
     builder = builder.config("spark.local.dir", str(directory / "local"))
+    if connector_jars():  # a session that runs takes no more of them
+        builder = builder.config("spark.jars", connector_jars())
     session = builder.getOrCreate()
     yield session
     for query in session.streams.active:

@@ -54,6 +54,7 @@ class JobMetrics:
         self._failed = self._counter("failed_batches", "Batches that ended the query.", *_JOB, "error")
         self._attempts = self._counter("batch_attempts", "Executions of batches that were acknowledged.", *_JOB)
         self._ways = self._counter("batches", "Checkpoints by the way that their batch took.", *_JOB, "way")
+        self._lost = self._counter("lost_offsets", "Offsets that Kafka had deleted before they were read.", *_JOB)
         self._ack = self._histogram(
             "acknowledge_seconds", "From all summaries to the durable entry.", _ACK_SECONDS, *_JOB
         )
@@ -118,6 +119,10 @@ class JobMetrics:
     def failed(self, job: str, error_type: str) -> None:
         """A batch has ended the query."""
         self._failed.labels(job, error_type).inc()
+
+    def lost_input(self, job: str, offsets: int) -> None:
+        """Rows of the input are gone before they were read."""
+        self._lost.labels(job).inc(offsets)
 
     def materializer_started(self, job: str) -> None:
         """The driver's own materializer was started."""

@@ -184,6 +184,11 @@ class JobMonitor:
         except Exception:  # noqa: BLE001  the checkpoint is durable and its output written: figures must not undo that
             _log.exception("job %s: a checkpoint could not be counted", self._job)
 
+    def lost_input(self, offsets: int) -> None:
+        """Rows of the input are gone before they were read."""
+        if self._site is not None:
+            self._site.metrics.lost_input(self._job, offsets)
+
     def materializer_started(self) -> None:
         """The job's own materializer was started."""
         if self._site is not None:

@@ -14,10 +14,10 @@ The pages are those of docs/operate/ and docs/guide/.
 | names and URLs of a log store | `check_name`, `check_prefix`, `local_directory` | log-stores.md |
 | the time | `Clock`, `SystemClock` | log-stores.md |
 | a key provider | `EncryptionKey`, `KeyProvider` | security.md |
-| a sink | `SinkCommit`, `decide_write`, `WriteKind` | sinks.md |
+| a sink | `SinkCommit`, `decide_write`, `WriteKind`, `RepeatedBatch` | sinks.md |
 """
 
-from varvite.changelog.commit.base_decision import SinkCommit, WriteKind, decide_write
+from varvite.changelog.commit.base_decision import RepeatedBatch, SinkCommit, WriteKind, decide_write
 from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.types.factory import parse_type_string
 from varvite.changelog.types.key_wire import key_reader, key_writer
@@ -43,6 +43,7 @@ __all__ = [
     "MapTable",
     "ObjectMeta",
     "Op",
+    "RepeatedBatch",
     "SimpleLogStore",
     "SinkCommit",
     "StateChanges",

@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from varvite.changelog.commit.base_decision import SinkCommit
-from varvite.spark_integration.connectors.element_sinks import OutputSinks, SeveralSinks
-from varvite.spark_integration.connectors.file_sink import (
+from varvite.spark_integration.connectors.files.file_sink import (
     CLEAN_EVERY,
     FORMATS,
     FileSink,
@@ -22,6 +21,7 @@ from varvite.spark_integration.connectors.file_sink import (
     commit_name,
     encode_marker,
 )
+from varvite.spark_integration.connectors.several_sinks import OutputSinks, SeveralSinks
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
 from varvite.storage.errors import CorruptDataError, FencedError, IncompatibleError, InvalidRequestError
 from varvite.storage.format.frame import frame

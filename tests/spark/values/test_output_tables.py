@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, NullType, StringType, StructField, StructType
 
-from varvite.spark_integration.connectors.file_sink import FileSink
+from varvite.spark_integration.connectors.files.file_sink import FileSink
+from varvite.spark_integration.connectors.files.parquet_file import ParquetEncoder
 from varvite.spark_integration.connectors.output_table import (
     TableDataFrame,
     dataframe_of,
@@ -18,7 +19,6 @@ from varvite.spark_integration.connectors.output_table import (
     partition_rows,
     table_of_output,
 )
-from varvite.spark_integration.connectors.parquet_file import ParquetEncoder
 from varvite.spark_integration.elements.side_by_side import rows_of_output, side_output_fields, with_side_outputs
 from varvite.testing.contracts.sink import commit
 

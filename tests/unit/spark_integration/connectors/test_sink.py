@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from varvite.changelog.commit.base_decision import SinkCommit
-from varvite.spark_integration.connectors.element_sinks import OutputSinks, PrintSink, SeveralSinks
+from varvite.spark_integration.connectors.element_sinks import PrintSink
+from varvite.spark_integration.connectors.several_sinks import OutputSinks, SeveralSinks
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink, last_committed_of, write_to
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
 from varvite.storage.errors import FencedError, UserFunctionError
@@ -47,7 +48,7 @@ def function(error: Exception) -> Sink:
 @pytest.mark.parametrize(("sink", "name"), [(function, "the function of foreach_batch"), (Raising, "the sink Raising")])
 def test_an_error_of_the_users_code_names_it(around: Any, sink: Any, name: str, monkeypatch: Any) -> None:
     """Found as Spark's exception of a hundred lines, with the user's words at its end."""
-    monkeypatch.setattr("varvite.spark_integration.connectors.element_sinks.rows_of_output", lambda rows, _: rows)
+    monkeypatch.setattr("varvite.spark_integration.connectors.several_sinks.rows_of_output", lambda rows, _: rows)
     error = ConnectionError("database down\n\tat java.lang.Thread.run")
     with pytest.raises(UserFunctionError) as raised:
         write_to(around(sink(error)), ROWS, COMMIT)

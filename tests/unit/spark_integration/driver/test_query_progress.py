@@ -81,3 +81,14 @@ def test_an_empty_location_is_an_error_if_an_open_batch_follows_a_commit_without
 def test_a_parent_that_cannot_be_read_says_so() -> None:
     with pytest.raises(CorruptDataError, match="flipped"):
         progress({}).settle(chain(CorruptDataError("flipped", object_name="chain/2")), None)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_sources_are_compared_with_the_position_that_the_query_goes_on_from(is_done: bool) -> None:
+    """If the batch is executed again, its rows have to be there, too."""
+    parent = replace(OLD, position=InputPosition(offsets="v1\n{}\n5"))
+    run, compared = progress({}), list[Commit]()
+    sources: Any = SimpleNamespace(check=compared.append)
+    run.sources = sources
+    run.settle(chain(parent), DONE if is_done else None)
+    assert compared == [NEWEST if is_done else parent]

@@ -37,10 +37,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from varvite.changelog.commit.base_decision import SinkCommit
+from varvite.spark_integration.connectors.files.parquet_file import EncodedFile, ParquetEncoder
+from varvite.spark_integration.connectors.files.spark_file_log import DIRECTORY, LoggedFile, SparkFileLog
 from varvite.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
-from varvite.spark_integration.connectors.parquet_file import EncodedFile, ParquetEncoder
 from varvite.spark_integration.connectors.sink import Sink
-from varvite.spark_integration.connectors.spark_file_log import DIRECTORY, LoggedFile, SparkFileLog
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, FencedError, InvalidRequestError
 from varvite.storage.fail_point import fail_point

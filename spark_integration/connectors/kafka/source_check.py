@@ -1,0 +1,183 @@
+"""The Kafka sources of a query at its start: compared by Kafka's client in the JVM, with the sources' own options."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from varvite.spark_integration.connectors.kafka.source_topics import (
+    TOPICS,
+    Topic,
+    check_ids,
+    decode_topics,
+    encode_topics,
+    kafka_offsets,
+    lost_rows,
+)
+from varvite.spark_integration.plan.stateless import children_of
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import SourceFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from varvite.storage.format.records import Commit
+
+_log: Final = logging.getLogger(__name__)
+_PREFIX: Final = "kafka."
+_TIMEOUT_MS: Final = "20000"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """A Kafka source of a plan."""
+
+    client: Mapping[str, str]
+    """Options of Kafka's client."""
+    fails_on_loss: bool
+
+
+def kafka_sources(df: DataFrame) -> list[KafkaSource]:
+    """The Kafka sources of a streaming DataFrame, in Spark's order."""
+    java: Any = df._jdf  # noqa: SLF001  there is no other way to the options of a source
+    return [
+        KafkaSource(
+            client={name[len(_PREFIX) :]: value for name, value in options.items() if name.startswith(_PREFIX)},
+            fails_on_loss=options.get("failondataloss", "true").lower() != "false",
+        )
+        for options in _options(java.queryExecution().analyzed())
+    ]
+
+
+def _options(plan: Any) -> list[dict[str, str]]:
+    if str(plan.nodeName()).startswith("StreamingRelation"):
+        if str(plan.sourceName()) != "kafka":
+            return []
+        options = dict(plan.extraOptions().asCaseSensitiveMap())
+        return [{name if name.lower().startswith(_PREFIX) else name.lower(): options[name] for name in options}]
+    return [options for child in children_of(plan) for options in _options(child)]
+
+
+class SourceCheck:
+    """The check of one run.
+
+    Args:
+        df: The job's input.
+        job: Its name.
+    """
+
+    def __init__(self, df: DataFrame, job: str) -> None:
+        self._jvm: Any = df.sparkSession.sparkContext._jvm  # noqa: SLF001  as above
+        self._sources = kafka_sources(df)
+        self._job = job
+        self._noted: dict[str, dict[str, str]] = {}
+        self.lost = 0
+        """Offsets that Kafka has deleted before the job has read them."""
+
+    def check(self, commit: Commit) -> None:
+        """Compare the position of a commit, from which the query goes on, with the topics that there are.
+
+        Raises:
+            LineageError: A topic was deleted and made anew.
+            InvalidRequestError: Rows are gone, and the source is to fail then.
+            CorruptDataError: The note of topics does not parse.
+        """
+        position = commit.position
+        if position is None or not self._sources:
+            return
+        for file in position.files:
+            if file.name == TOPICS:
+                self._noted = decode_topics(file.data, file.name)
+        read = kafka_offsets(position.offsets.encode(), commit.batch)
+        for source, name in self._paired(read):
+            now = self._topics(source, read[name])
+            check_ids(self._noted.get(name, {}), now, commit.batch, commit.seq)
+            lost = lost_rows(read[name], now)
+            if not lost:
+                continue
+            text = "; ".join(map(str, lost))
+            if source.fails_on_loss:
+                raise InvalidRequestError(
+                    f"Kafka has deleted rows that the job has not read yet (offsets {text}). To go on without them, "
+                    "set the source's option failOnDataLoss to false: they are counted, and lost. Longer retention of "
+                    "the topic keeps it from happening again",
+                    batch=commit.batch,
+                )
+            self.lost += sum(each.end - each.begin for each in lost)
+            _log.warning("job %s: rows are lost, because Kafka has deleted them unread (offsets %s)", self._job, text)
+
+    def note(self, offsets: bytes, batch: int) -> SourceFile | None:
+        """The note of the topics up to these offsets; None without Kafka, or if it does not answer."""
+        if not self._sources:
+            return None
+        read = kafka_offsets(offsets, batch)
+        ids = {
+            name: {
+                **self._noted.get(name, {}),
+                **{topic: state.id for topic, state in self._topics(source, read[name]).items()},
+            }
+            for source, name in self._paired(read)
+        }
+        return SourceFile(TOPICS, encode_topics(ids)) if any(ids.values()) else None
+
+    def _paired(self, read: Mapping[str, Any]) -> list[tuple[KafkaSource, str]]:
+        """The sources, each with its name in the offset log; none if the plan does not show all of them."""
+        names = sorted(read, key=lambda name: (len(name), name))
+        return list(zip(self._sources, names, strict=True)) if len(names) == len(self._sources) else []
+
+    def _topics(self, source: KafkaSource, read: Mapping[str, Mapping[int, int]]) -> dict[str, Topic]:
+        """The topics as they are now; without those that are gone. Empty if Kafka cannot be places."""
+        try:
+            admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(
+                self._map({**source.client, "default.api.timeout.ms": _TIMEOUT_MS, "request.timeout.ms": _TIMEOUT_MS})
+            )
+            try:
+                return self._described(admin, read)
+            finally:
+                admin.close()
+        except (Py4JError, TypeError) as error:
+            _log.warning(
+                "job %s: its topics cannot be compared with those that it has read before: %s",
+                self._job, str(error).partition("\n\tat ")[0],
+            )  # fmt: skip
+            return {}
+
+    def _described(self, admin: Any, read: Mapping[str, Mapping[int, int]]) -> dict[str, Topic]:
+        names = self._jvm.java.util.ArrayList()
+        for name in read:
+            names.add(name)
+        answers = admin.describeTopics(names).topicNameValues()
+        descriptions: dict[str, Any] = {}
+        for name in read:
+            try:
+                descriptions[name] = answers.get(name).get()
+            except Py4JJavaError as error:
+                if "UnknownTopicOrPartition" not in str(error):
+                    raise
+        partitions = [(name, int(p.partition())) for name, topic in descriptions.items() for p in topic.partitions()]
+        earliest = self._earliest(admin, partitions)
+        return {
+            name: Topic(
+                id=str(topic.topicId().toString()),
+                earliest={number: earliest[name, number] for of, number in partitions if of == name},
+            )
+            for name, topic in descriptions.items()
+        }
+
+    def _earliest(self, admin: Any, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        kafka = self._jvm.org.apache.kafka
+        places = {pair: kafka.common.TopicPartition(*pair) for pair in partitions}
+        earliest = kafka.clients.admin.OffsetSpec.earliest()
+        answers = admin.listOffsets(self._map(dict.fromkeys(places.values(), earliest)))
+        return {pair: int(answers.partitionResult(at).get().offset()) for pair, at in places.items()}
+
+    def _map(self, entries: Mapping[Any, Any]) -> Any:
+        made = self._jvm.java.util.HashMap()
+        for key, value in entries.items():
+            made.put(key, value)
+        return made

@@ -1,0 +1,111 @@
+"""A process that does with a Kafka sink what a driver does, without Spark: `test_kafka_crashes` kills it.
+
+`python -m tests.integration.kafka.sink_process <directory> <servers> <topic> <seed> [<delivery>]`. Files there stand
+for the chain (`chain`), for what Spark has planned (`offsets`) and for what it has acknowledged (`commits`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from varvite.changelog.commit.base_decision import SinkCommit
+from varvite.spark_integration.connectors.kafka.sink import KafkaSink
+from varvite.storage.errors import VarviteError
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def put_if_absent(path: Path, data: dict[str, Any]) -> bool:
+    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    temporary.write_text(json.dumps(data))
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    else:
+        return True
+    finally:
+        temporary.unlink()
+
+
+def numbers(directory: Path) -> list[int]:
+    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdigit())
+
+
+def content(directory: Path, number: int) -> dict[str, Any]:
+    return json.loads((directory / str(number)).read_text())
+
+
+class Driver:
+    """One run."""
+
+    def __init__(self, home: Path, sink: KafkaSink, chance: random.Random) -> None:
+        self.chain, self.offsets, self.commits = (home / name for name in ("chain", "offsets", "commits"))
+        self.sink, self.chance = sink, chance
+        sink.prepare(home.name)
+        self.slot = (numbers(self.chain) or [0])[-1] + 1
+        while not put_if_absent(self.chain / str(self.slot), {"fence": os.getpid()}):
+            self.slot += 1
+        sink.take_over()
+
+    def first_batch(self) -> int:
+        """The batch that Spark plans first; the one before it may have been adopted."""
+        newest = None
+        for seq in numbers(self.chain):
+            entry = content(self.chain, seq)
+            newest = SinkCommit(entry["batch"], seq, entry["token"]) if "batch" in entry else newest
+        planned, done = numbers(self.offsets), numbers(self.commits)
+        is_open = bool(planned) and (not done or planned[-1] > done[-1])
+        batch = planned[-1] if is_open else (done[-1] + 1 if done else 0)
+        if is_open and newest is not None and newest == self.sink.last_committed():
+            put_if_absent(self.commits / str(batch), {})
+            say("ADOPTED")
+            return batch + 1
+        say("REDONE" if is_open else "NEXT")
+        return batch
+
+    def execute(self, batch: int) -> bool:
+        """Plan, commit, write, acknowledge; False: this run is fenced."""
+        begin = content(self.offsets, batch - 1)["end"] if batch else 0
+        put_if_absent(self.offsets / str(batch), {"end": begin + self.chance.randrange(1, 60)})
+        end = content(self.offsets, batch)["end"]
+        self.slot += 1
+        commit = SinkCommit(batch, self.slot, f"{self.chance.getrandbits(128):032x}")
+        if not put_if_absent(self.chain / str(self.slot), {"batch": batch, "token": commit.token}):
+            return False
+        time.sleep(self.chance.choice([0, 0, 0.001, 0.02]))
+        self.sink.write_table(pa.table({"value": [str(i) for i in range(begin, end)]}), commit)
+        time.sleep(self.chance.choice([0, 0.005]))
+        self.sink.complete(commit)
+        time.sleep(self.chance.choice([0, 0.01, 0.1]))  # the time that `last_committed` is for
+        return put_if_absent(self.commits / str(batch), {})
+
+
+def main(home: Path, servers: str, topic: str, seed: int, delivery: str = "exactly-once") -> None:
+    """Run until somebody kills or fences the process."""
+    chance = random.Random(seed)
+    driver = Driver(home, KafkaSink(servers, topic, delivery=delivery), chance)
+    batch = driver.first_batch()
+    say("READY")
+    try:
+        while driver.execute(batch):
+            batch += 1
+    except VarviteError as error:
+        say(f"ENDED {type(error).__name__}")
+        return
+    say("FENCED")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), *sys.argv[5:6])
