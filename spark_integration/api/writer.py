@@ -24,14 +24,15 @@ from varvite.spark_integration.api.session import check_worker_python, is_one_ma
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
 from varvite.spark_integration.connectors.files.file_sink import FileSink, check_format
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
-from varvite.spark_integration.connectors.heartbeat import with_heartbeat
+from varvite.spark_integration.connectors.heartbeats.heartbeat import with_heartbeat
+from varvite.spark_integration.connectors.heartbeats.source_marker import settle_heartbeat
 from varvite.spark_integration.connectors.kafka.settings import arguments_of_options
 from varvite.spark_integration.connectors.kafka.sink import KafkaSink
 from varvite.spark_integration.connectors.private_location import PrivateLocation
 from varvite.spark_integration.connectors.running_query import start_query
 from varvite.spark_integration.connectors.several_sinks import OutputSinks
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
-from varvite.spark_integration.connectors.source_marker import settle_heartbeat
+from varvite.spark_integration.connectors.tables.delta_sink import delta_sink_of
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 from varvite.spark_integration.elements.side_by_side import side_by_side
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
@@ -74,6 +75,7 @@ SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
 KAFKA: Final = "kafka"
+DELTA: Final = "delta"
 BATCH_COLUMN: Final = "batch_id"
 """Readers see the batch's directory as this partition column."""
 
@@ -119,6 +121,7 @@ class StreamWriter:
         self._query_name: str | None = None
         self._sink: Sink | None = None
         self._format: str | None = None
+        self._partition_by: list[str] = []
 
     def foreach_batch(self, func: Callable[[DataFrame, int], None] | Sink) -> StreamWriter:
         """Write with a function of (rows, batch id), or with a `Sink`.
@@ -149,8 +152,14 @@ class StreamWriter:
         return self
 
     def format(self, source: str) -> StreamWriter:
-        """Write files (csv, json, orc or parquet) or to Kafka. Raises `InvalidRequestError` for anything else."""
-        self._sink, self._format = None, KAFKA if source.lower() == KAFKA else check_format(source)
+        """Write files (csv, json, orc, parquet), to Delta or to Kafka. Raises `InvalidRequestError` for others."""
+        name = source.lower()
+        self._sink, self._format = None, name if name in {KAFKA, DELTA} else check_format(source)
+        return self
+
+    def partition_by(self, *columns: str | Sequence[str]) -> StreamWriter:
+        """Partition a Delta table that is made by these columns, as Spark's `partitionBy`."""
+        self._partition_by = [name for each in columns for name in ([each] if isinstance(each, str) else each)]
         return self
 
     def option(self, key: str, value: Any) -> StreamWriter:
@@ -203,12 +212,13 @@ class StreamWriter:
         return self
 
     outputMode, queryName, foreachBatch = output_mode, query_name, foreach_batch  # noqa: N815  Spark's spelling
+    partitionBy = partition_by  # noqa: N815
 
     def start(self, path: str | None = None) -> VarviteStreamingQuery:
         """Start the query.
 
         Args:
-            path: Directory of the output files.
+            path: Directory of the output files, or of the Delta table.
 
         Returns:
             Spark's `StreamingQuery`.
@@ -353,6 +363,10 @@ class StreamWriter:
 
     def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:
         path = path or take_option(options, "path")
+        if self._partition_by and self._format != DELTA:
+            raise InvalidRequestError(
+                "only format('delta') has partition_by; leave it out, or write with foreach_batch"
+            )
         if self._sink is not None:
             unused = sorted(options) + (["path"] if path else [])
             if unused:
@@ -366,6 +380,8 @@ class StreamWriter:
             return KafkaSink(**arguments_of_options(options))
         if not path:
             raise InvalidRequestError(f"format {self._format!r} needs a directory: start('...')")
+        if self._format == DELTA:
+            return delta_sink_of(str(path), options, self._partition_by)
         if BATCH_COLUMN in (name.lower() for name in self._transformation.elements.schema.names):
             raise InvalidRequestError(
                 f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"

@@ -7,12 +7,12 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 | `sink` | the contract of a sink, and `foreachBatch` |
 | `files` | files, exactly once |
 | `kafka` | Kafka, exactly once |
+| `tables` | tables, exactly once |
 | `output_table` | the output of a small batch, as an Arrow table |
 | `several_sinks` | several sinks as one |
 | `element_sinks` | printing, collecting |
 | `collection` | a collection as a stream |
-| `heartbeat` | batches while the input is quiet |
-| `source_marker` | the decision about heartbeats, kept |
+| `heartbeats` | batches while the input is quiet |
 | `spark_progress` | Spark's checkpoint location, read, and made from the chain |
 | `private_location` | checkpoint locations of queries that name none |
 | `running_query` | Spark's query while it runs |

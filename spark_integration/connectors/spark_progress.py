@@ -14,7 +14,7 @@ from varvite.materializer.restore.batch_input import ReadOnce, input_identity, i
 from varvite.materializer.restore.location_content import LocationState
 from varvite.materializer.restore.spark_files import query_id_of
 from varvite.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
-from varvite.spark_integration.connectors.source_marker import MARKER
+from varvite.spark_integration.connectors.heartbeats.source_marker import MARKER
 from varvite.storage.errors import CorruptDataError, MissingObjectError
 from varvite.storage.format.records import SourceFile
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.connectors.kafka.sink import KafkaSink
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.connectors.state_table.data_sources import register_data_sources
+    from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
     from varvite.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
     from varvite.spark_integration.functions.checkpointed import (
         CheckpointedFunction,
@@ -137,6 +138,7 @@ _MODULE_OF: Final = {
     "CountTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
     "CustomStateBackend": "varvite.spark_integration.options.state_backends",
     "DataStream": "varvite.spark_integration.api.stream",
+    "DeltaSink": "varvite.spark_integration.connectors.tables.delta_sink",
     "Duration": "varvite.changelog.api.time_spans",
     "EmbeddedRocksDBStateBackend": "varvite.spark_integration.options.state_backends",
     "EventTimeSessionWindows": "varvite.spark_integration.operators.windows.assigners",
@@ -237,6 +239,7 @@ __all__ = [
     "CountTrigger",
     "CustomStateBackend",
     "DataStream",
+    "DeltaSink",
     "Duration",
     "EmbeddedRocksDBStateBackend",
     "EventTimeSessionWindows",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from varvite.spark_integration.connectors.heartbeats.source_marker import QuerySources, decode_sources, encode_sources
 from varvite.spark_integration.connectors.kafka.source_topics import decode_topics, encode_topics
-from varvite.spark_integration.connectors.source_marker import QuerySources, decode_sources, encode_sources
 from varvite.storage.errors import CorruptDataError
 
 GOLDEN = Path(__file__).parent / "data" / "query-sources-v1"

@@ -33,10 +33,10 @@ from varvite.materializer.service.sharing import decode_heartbeat
 from varvite.materializer.standby.record import decode_standby
 from varvite.spark_integration.connectors.files import spark_file_log
 from varvite.spark_integration.connectors.files.file_sink import OutputCommit, OutputOwner, decode_marker
+from varvite.spark_integration.connectors.heartbeats.source_marker import decode_sources
 from varvite.spark_integration.connectors.kafka.commit_topic import decode_commit
 from varvite.spark_integration.connectors.kafka.source_topics import decode_topics
 from varvite.spark_integration.connectors.sink_note import decode_note
-from varvite.spark_integration.connectors.source_marker import decode_sources
 from varvite.storage.errors import CorruptDataError, IncompatibleError
 from varvite.storage.format.frame import MAGIC, PREFIX_BYTES, frame, frame_length
 from varvite.storage.format.records import JobRecord, Pin, Savepoint, SnapshotDescriptor, decode_entry, decode_record

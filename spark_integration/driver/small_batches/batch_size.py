@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from varvite.spark_integration.connectors.heartbeat import HEARTBEAT_COLUMN
+from varvite.spark_integration.connectors.heartbeats.heartbeat import HEARTBEAT_COLUMN
 from varvite.spark_integration.driver.small_batches.way import BatchSize
 
 if TYPE_CHECKING:

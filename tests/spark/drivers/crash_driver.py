@@ -1,6 +1,6 @@
-"""A driver process for crash tests: one run of a job over files, with a file sink; prints nothing when all is well.
+"""A driver process for crash tests: one run of a job over files; prints nothing when all is well.
 
-`python -m tests.spark.drivers.crash_driver <directory>`; `VARVITE_FAIL_POINT` says where it dies.
+`python -m tests.spark.drivers.crash_driver <directory> [<master> [<format>]]`; `VARVITE_FAIL_POINT` says where it dies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.spark.keyed_jobs import INPUT, OUTPUT, UID, Sums
 from varvite import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
 
 
-def main(directory: Path, master: str) -> None:
+def main(directory: Path, master: str = "local[2,4]", file_format: str = "parquet") -> None:
     """Process everything in `directory/input`."""
     builder = SparkSession.builder.master(master).appName("varvite-crash")
     for key, value in SETTINGS.items():
@@ -26,10 +26,10 @@ def main(directory: Path, master: str) -> None:
     env.configure("execution.checkpointing.dir", str(directory / "state"))
     stream = spark.readStream.schema(INPUT).option("maxFilesPerTrigger", 1).json(str(directory / "input"))
     sums = env.from_dataframe(stream).key_by("k").process(Sums(), OUTPUT, uid=UID)
-    writer = sums.format("parquet").query_name("job").trigger(availableNow=True)
+    writer = sums.format(file_format).query_name("job").trigger(availableNow=True)
     writer.option("checkpointLocation", str(directory / "checkpoint")).start(str(directory / "out")).awaitTermination()
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "local[2,4]")
+    main(Path(sys.argv[1]), *sys.argv[2:])

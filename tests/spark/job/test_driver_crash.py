@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from benchmarks.harness.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
 from tests.spark.keyed_jobs import SumsModel, in_order
@@ -71,15 +72,23 @@ def output(directory: Path) -> list[tuple[object, ...]]:
     return in_order((r["k"], r["n"], r["total"], r["seen"]) for r in table.to_pylist())
 
 
+def delta_rows(directory: Path) -> list[tuple[object, ...]]:
+    """The rows in the output table."""
+    table = DeltaTable(str(directory / "out")).to_pyarrow_table()
+    return in_order((r["k"], r["n"], r["total"], r["seen"]) for r in table.to_pylist())
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
 def test_a_driver_killed_before_and_after_the_commit_and_after_the_sink_loses_and_doubles_nothing(
-    tmp_path: Path,
+    tmp_path: Path, sink: str
 ) -> None:
-    expected = write_files(tmp_path, 9)
+    expected, arguments = write_files(tmp_path, 9), ("local[2,4]", sink)
     for point in ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink"):
-        assert run_driver(tmp_path, point) == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-2000:]
+        assert run_driver(tmp_path, point, *arguments) == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-2000:]
         assert (tmp_path / point).exists()
-    assert run_driver(tmp_path, None) == 0, (tmp_path / "driver.log").read_text()[-2000:]
-    assert output(tmp_path) == in_order(expected)
+    assert run_driver(tmp_path, None, *arguments) == 0, (tmp_path / "driver.log").read_text()[-2000:]
+    rows = output(tmp_path) if sink == "parquet" else delta_rows(tmp_path)
+    assert rows == in_order(expected)
 
 
 @pytest.mark.timeout(900)

@@ -18,7 +18,7 @@ from varvite.spark_integration.api import writer as writer_module
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
 from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.api.writer import StreamWriter
-from varvite.spark_integration.connectors.heartbeat import HEARTBEAT_COLUMN
+from varvite.spark_integration.connectors.heartbeats.heartbeat import HEARTBEAT_COLUMN
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage
 from varvite.spark_integration.options.executor_share import memory_warning

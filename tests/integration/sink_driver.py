@@ -1,24 +1,36 @@
-"""A process that does with a Kafka sink what a driver does, without Spark: `test_kafka_crashes` kills it.
+"""A process that does with a sink what a driver does, without Spark: a `sink_trial` kills it.
 
-`python -m tests.integration.kafka.sink_process <directory> <servers> <topic> <seed> [<delivery>]`. Files there stand
-for the chain (`chain`), for what Spark has planned (`offsets`) and for what it has acknowledged (`commits`).
+`python -m tests.integration.sink_driver <directory> <seed> <sink> <arguments>`. Files there stand for the chain
+(`chain`), for what Spark has planned (`offsets`) and for what it has acknowledged (`commits`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType
 
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.kafka.sink import KafkaSink
+from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
 from varvite.storage.errors import VarviteError
+
+SCHEMA = StructType([StructField("value", StringType())])
+SINKS: dict[str, Callable[..., Sink]] = {
+    "kafka": lambda servers, topic, delivery: KafkaSink(servers, topic, delivery=delivery),
+    "delta": lambda path, keys: DeltaSink(path, keys=keys.split()),
+}
+"""Sink → the call that makes it of the arguments."""
 
 
 def say(word: str) -> None:
@@ -50,14 +62,20 @@ def content(directory: Path, number: int) -> dict[str, Any]:
 class Driver:
     """One run."""
 
-    def __init__(self, home: Path, sink: KafkaSink, chance: random.Random) -> None:
+    def __init__(self, home: Path, sink: Sink, chance: random.Random) -> None:
         self.chain, self.offsets, self.commits = (home / name for name in ("chain", "offsets", "commits"))
         self.sink, self.chance = sink, chance
-        sink.prepare(home.name)
+        sink.check_columns(SCHEMA)
+        sink.prepare(self.job_id(home))
         self.slot = (numbers(self.chain) or [0])[-1] + 1
         while not put_if_absent(self.chain / str(self.slot), {"fence": os.getpid()}):
             self.slot += 1
         sink.take_over()
+
+    @staticmethod
+    def job_id(home: Path) -> str:
+        """As of a job: 128 bits, for the life of its storage."""
+        return hashlib.md5(bytes(home)).hexdigest()
 
     def first_batch(self) -> int:
         """The batch that Spark plans first; the one before it may have been adopted."""
@@ -92,10 +110,10 @@ class Driver:
         return put_if_absent(self.commits / str(batch), {})
 
 
-def main(home: Path, servers: str, topic: str, seed: int, delivery: str = "exactly-once") -> None:
+def main(home: Path, seed: int, sink: str, *arguments: str) -> None:
     """Run until somebody kills or fences the process."""
     chance = random.Random(seed)
-    driver = Driver(home, KafkaSink(servers, topic, delivery=delivery), chance)
+    driver = Driver(home, SINKS[sink](*arguments), chance)
     batch = driver.first_batch()
     say("READY")
     try:
@@ -108,4 +126,4 @@ def main(home: Path, servers: str, topic: str, seed: int, delivery: str = "exact
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), *sys.argv[5:6])
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from varvite.spark_integration.connectors.source_marker import MARKER, QuerySources, encode_sources, settle_heartbeat
+from varvite.spark_integration.connectors.heartbeats.source_marker import (
+    MARKER,
+    QuerySources,
+    encode_sources,
+    settle_heartbeat,
+)
 from varvite.storage.errors import CorruptDataError, InvalidRequestError
 
 

@@ -1,0 +1,10 @@
+"""Tables as output, exactly once: the batch's commit is noted in the transaction that writes its rows.
+
+Invariants: I1 and I2 as every sink; I6: a driver that was replaced cannot write any more.
+
+| module | owns |
+|---|---|
+| `table_sink` | the decisions that all tables have in common |
+| `output_rows` | rows in pieces of Arrow |
+| `delta_sink` | Delta, which needs the extra `delta` |
+"""

@@ -1,0 +1,23 @@
+"""The protocol of sinks of tables: processes killed, or stopped and woken beside their successor, at any moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.integration.sink_trial import Trial
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("keys", ["", "value"])
+def test_a_delta_table_loses_and_doubles_nothing(tmp_path: Path, keys: str) -> None:
+    path = str(tmp_path / "table")
+    trial = Trial(tmp_path / "home", 1, "delta", path, keys)
+    trial.run(30)
+    values = DeltaTable(path).to_pyarrow_table().column("value").to_pylist()
+    assert trial.figures(values) == (0, 0)
+    assert trial.words()["REDONE"] + trial.words()["ADOPTED"] > 10
+    assert not trial.words()["Traceback"]

@@ -1,0 +1,108 @@
+"""Jobs that write to tables."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.spark.conftest import FileStream
+from tests.spark.rate_jobs import wait_for
+from tests.tidy.pages.doc_blocks import ROOT, blocks_of
+from varvite import DeltaSink, KeyedProcessFunction, StreamExecutionEnvironment
+from varvite.datastream import DataStream
+from varvite.storage.errors import InvalidRequestError
+
+pytestmark = pytest.mark.spark
+
+
+def order(number: int) -> dict[str, Any]:
+    return {"customer": f"c{number % 3}", "day": f"day {number % 2}", "amount": number}
+
+
+def totals(number: int) -> list[tuple[str, str, int]]:
+    """The output for so many orders."""
+    sums = {f"c{i}": 0 for i in range(3)}
+    rows = []
+    for each in map(order, range(number)):
+        sums[each["customer"]] += each["amount"]
+        rows.append((each["customer"], each["day"], sums[each["customer"]]))
+    return sorted(rows)
+
+
+def put_orders(directory: Path, begin: int, end: int) -> None:
+    directory.mkdir(exist_ok=True)
+    file = directory / f"{begin:05d}.json"
+    file.with_suffix(".tmp").write_text("".join(json.dumps(order(i)) + "\n" for i in range(begin, end)))
+    os.utime(file.with_suffix(".tmp"), (1_700_000_000 + begin, 1_700_000_000 + begin))
+    file.with_suffix(".tmp").rename(file)
+
+
+def rows_of(path: Path) -> list[tuple[Any, ...]]:
+    """Without the batch."""
+    if not (path / "_delta_log").exists():
+        return []
+    table = DeltaTable(str(path)).to_pyarrow_table(columns=["customer", "day", "total"])
+    return sorted(zip(*table.to_pydict().values(), strict=True))
+
+
+def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
+    """Twice: the second run goes on where the first has ended."""
+    page = blocks_of("docs/guide/tables.md", (ROOT / "docs" / "guide" / "tables.md").read_text())
+    (program,) = [block for block in page if "run" in block.tags]
+    text = program.text.replace("/data/", f"{tmp_path}/")
+    for run in range(2):
+        put_orders(tmp_path / "orders", 20 * run, 20 * run + 20)
+        names: dict[str, Any] = {"__name__": "page"}
+        exec(compile(text, program.name, "exec", dont_inherit=True), names)
+        end = 20 * run + 20
+        wait_for(names["query"], lambda end=end: len(rows_of(tmp_path / "totals")) >= end, end)
+        names["query"].stop()
+    assert rows_of(tmp_path / "totals") == totals(40)
+    assert DeltaTable(str(tmp_path / "totals")).metadata().partition_columns == ["day"]
+
+
+class Both(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield value.k, value.v
+
+
+@pytest.fixture
+def processed(spark: SparkSession, tmp_path: Path, rows_of_k: FileStream) -> DataStream:
+    env = StreamExecutionEnvironment.get_execution_environment(spark).set_checkpoint_storage(tmp_path / "state")
+    return env.from_dataframe(rows_of_k.read()).key_by("k").process(Both(), "k string, v long", uid="both")
+
+
+def test_a_query_ends_with_its_input_and_its_sink_may_be_used_again(processed: DataStream, tmp_path: Path) -> None:
+    sink = DeltaSink(str(tmp_path / "out"), keys="k")
+    writer = processed.foreach_batch(sink).query_name("job").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    for _ in range(2):
+        writer.start().awaitTermination()
+    rows = DeltaTable(str(tmp_path / "out")).to_pyarrow_table().to_pylist()
+    assert sorted((row["k"], row["v"]) for row in rows) == [("a", 3), ("b", 2), ("c", 4)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w.format("delta").partitionBy("day"), "partition column 'day'"),
+        (lambda w: w.format("delta").option("mergeSchema", "true"), "mergeSchema"),
+        (lambda w: w.format("delta").option("keys", "id"), "key column 'id'"),
+        (lambda w: w.format("kafka").partition_by(["k"]), "partition_by"),
+        (lambda w: w.foreach_batch(lambda rows, batch: None).partition_by("k"), "partition_by"),
+    ],
+    ids=range(5),
+)
+def test_what_does_not_fit_is_an_error_of_start(
+    processed: DataStream, tmp_path: Path, change: Any, message: str
+) -> None:
+    writer = change(processed.write_stream).query_name("job").option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(InvalidRequestError, match=message):
+        writer.start(str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
