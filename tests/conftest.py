@@ -20,9 +20,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
 from tests.stores.kafka_broker import kafka
+from tests.stores.postgres_server import postgres
 from tests.stores.s3_servers import ceph_cluster, ceph_server, moto_server
 
-__all__ = ["ceph_cluster", "ceph_server", "kafka", "moto_server"]
+__all__ = ["ceph_cluster", "ceph_server", "kafka", "moto_server", "postgres"]
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 2 << 30
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.connectors.state_table.data_sources import register_data_sources
     from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
+    from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
     from varvite.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
     from varvite.spark_integration.functions.checkpointed import (
         CheckpointedFunction,
@@ -172,6 +173,7 @@ _MODULE_OF: Final = {
     "OperatorStateStore": "varvite.changelog.api.operator_state",
     "OutputTag": "varvite.spark_integration.functions.output_tag",
     "PredefinedOptions": "varvite.changelog.working_stores.rocksdb.settings.predefined",
+    "PostgresSink": "varvite.spark_integration.connectors.tables.postgres_sink",
     "ProcessAllWindowFunction": "varvite.spark_integration.functions.window",
     "ProcessFunction": "varvite.spark_integration.functions.stateless",
     "ProcessWindowFunction": "varvite.spark_integration.functions.window",
@@ -272,6 +274,7 @@ __all__ = [
     "MergingState",
     "OperatorStateStore",
     "OutputTag",
+    "PostgresSink",
     "PredefinedOptions",
     "ProcessAllWindowFunction",
     "ProcessFunction",

@@ -23,12 +23,14 @@ from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.kafka.sink import KafkaSink
 from varvite.spark_integration.connectors.sink import Sink
 from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
+from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
 from varvite.storage.errors import VarviteError
 
 SCHEMA = StructType([StructField("value", StringType())])
 SINKS: dict[str, Callable[..., Sink]] = {
     "kafka": lambda servers, topic, delivery: KafkaSink(servers, topic, delivery=delivery),
     "delta": lambda path, keys: DeltaSink(path, keys=keys.split()),
+    "postgres": lambda conninfo, keys: PostgresSink(conninfo, "output", keys=keys.split()),
 }
 """Sink → the call that makes it of the arguments."""
 

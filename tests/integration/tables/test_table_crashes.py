@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 from deltalake import DeltaTable
 
 from tests.integration.sink_trial import Trial
+from tests.stores.postgres_server import Server
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -18,6 +20,19 @@ def test_a_delta_table_loses_and_doubles_nothing(tmp_path: Path, keys: str) -> N
     trial = Trial(tmp_path / "home", 1, "delta", path, keys)
     trial.run(30)
     values = DeltaTable(path).to_pyarrow_table().column("value").to_pylist()
+    assert trial.figures(values) == (0, 0)
+    assert trial.words()["REDONE"] + trial.words()["ADOPTED"] > 10
+    assert not trial.words()["Traceback"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("keys", ["", "value"])
+def test_a_postgres_table_loses_and_doubles_nothing(postgres: Server, tmp_path: Path, keys: str) -> None:
+    conninfo = postgres.new_database()
+    trial = Trial(tmp_path / "home", 1, "postgres", conninfo, keys)
+    trial.run(30)
+    with psycopg.connect(conninfo) as connection:
+        values = [value for (value,) in connection.execute("select value from output").fetchall()]
     assert trial.figures(values) == (0, 0)
     assert trial.words()["REDONE"] + trial.words()["ADOPTED"] > 10
     assert not trial.words()["Traceback"]

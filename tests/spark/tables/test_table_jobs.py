@@ -7,12 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.spark.conftest import FileStream
 from tests.spark.rate_jobs import wait_for
+from tests.stores.postgres_server import Server
 from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite import DeltaSink, KeyedProcessFunction, StreamExecutionEnvironment
 from varvite.datastream import DataStream
@@ -51,20 +53,51 @@ def rows_of(path: Path) -> list[tuple[Any, ...]]:
     return sorted(zip(*table.to_pydict().values(), strict=True))
 
 
-def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
-    """Twice: the second run goes on where the first has ended."""
+def run_page(tmp_path: Path, table: str, number: Any, **replaced: str) -> None:
+    """Run the page's program for a kind of table, twice: the second run goes on where the first has ended.
+
+    Args:
+        tmp_path: Of the test.
+        table: A word of the program.
+        number: Counts the orders in the output.
+        replaced: Text of the program, and what is there instead.
+    """
     page = blocks_of("docs/guide/tables.md", (ROOT / "docs" / "guide" / "tables.md").read_text())
-    (program,) = [block for block in page if "run" in block.tags]
-    text = program.text.replace("/data/", f"{tmp_path}/")
-    for run in range(2):
-        put_orders(tmp_path / "orders", 20 * run, 20 * run + 20)
+    (program,) = [block for block in page if "run" in block.tags and table in block.text]
+    text = program.text
+    for old, new in {"/data/": f"{tmp_path}/", **replaced}.items():
+        text = text.replace(old, new)
+    for end in (20, 40):
+        put_orders(tmp_path / "orders", end - 20, end)
         names: dict[str, Any] = {"__name__": "page"}
         exec(compile(text, program.name, "exec", dont_inherit=True), names)
-        end = 20 * run + 20
-        wait_for(names["query"], lambda end=end: len(rows_of(tmp_path / "totals")) >= end, end)
+        wait_for(names["query"], lambda end=end: number() >= end, end)
         names["query"].stop()
+
+
+def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
+    run_page(tmp_path, "delta", lambda: len(rows_of(tmp_path / "totals")))
     assert rows_of(tmp_path / "totals") == totals(40)
     assert DeltaTable(str(tmp_path / "totals")).metadata().partition_columns == ["day"]
+
+
+@pytest.mark.postgres
+def test_the_program_for_postgres_runs(spark: SparkSession, tmp_path: Path, postgres: Server) -> None:
+    conninfo = postgres.new_database()
+    expected = {
+        end: sorted({c: t for c, _, t in sorted(totals(end), key=lambda row: row[2])}.items()) for end in (20, 40)
+    }
+
+    def read() -> list[tuple[Any, ...]]:
+        with psycopg.connect(conninfo) as connection:
+            there = connection.execute("select to_regclass('totals')").fetchall()[0][0]
+            return connection.execute("select * from totals order by customer").fetchall() if there else []
+
+    def number() -> int:
+        return next((end for end in (40, 20) if read() == expected[end]), 0)
+
+    run_page(tmp_path, "PostgresSink", number, **{"postgresql://user@localhost/shop": conninfo})
+    assert read() == expected[40]
 
 
 class Both(KeyedProcessFunction):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.integration.tables.delta_table import Table, s3_options
+from tests.stores.postgres_server import Server
 from tests.stores.s3_servers import S3Server
 from varvite.spark_integration.connectors.output_table import output_table
 from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
 from varvite.spark_integration.connectors.tables.output_rows import FrameRows, TableRows, estimated_bytes
+from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
 from varvite.testing.contracts import SinkContract
 from varvite.testing.contracts.sink import commit
 
@@ -58,6 +64,48 @@ class TestMergedDelta(SinkContract):
         return Delta(str(tmp_path / "table"), keys="v")
 
 
+class Postgres:
+    """A table of a new database, as `SinkContract` wants it."""
+
+    def __init__(self, server: Server, **settings: Any) -> None:
+        self._conninfo, self._settings = server.new_database(), settings
+        self._job = uuid.uuid4().hex
+        self.sinks: list[PostgresSink] = []
+
+    def open(self) -> PostgresSink:
+        self.sinks.append(PostgresSink(self._conninfo, "t", **self._settings))
+        self.sinks[-1].check_columns(StructType([StructField("v", LongType())]))
+        self.sinks[-1].prepare(self._job)
+        self.sinks[-1].take_over()
+        return self.sinks[-1]
+
+    def values(self) -> list[int]:
+        with psycopg.connect(self._conninfo) as connection:
+            return [v for (v,) in connection.execute("select v from t order by v").fetchall()]
+
+    def close(self) -> None:
+        for sink in self.sinks:
+            sink.close()
+
+
+@pytest.mark.postgres
+class TestPostgres(SinkContract):
+    @pytest.fixture
+    def output(self, postgres: Server) -> Iterator[Postgres]:
+        output = Postgres(postgres)
+        yield output
+        output.close()
+
+
+@pytest.mark.postgres
+class TestMergedPostgres(SinkContract):
+    @pytest.fixture
+    def output(self, postgres: Server) -> Iterator[Postgres]:
+        output = Postgres(postgres, keys="v")
+        yield output
+        output.close()
+
+
 @pytest.mark.long
 @pytest.mark.s3
 class TestDeltaOnS3(SinkContract):
@@ -82,6 +130,25 @@ def written(spark: SparkSession, table: Table, rows: DataFrame, way: str) -> Non
         sink.write(rows, commit(0, 2))
     else:
         sink.write_table(output_table(rows.schema, [rows.toArrow().to_batches()]), commit(0, 2))
+
+
+@pytest.mark.postgres
+def test_every_type_is_in_postgres_as_it_was(spark: SparkSession, postgres: Server) -> None:
+    rows = spark.range(4).selectExpr(*COLUMNS)
+    sink = PostgresSink(postgres.new_database(), "t", batch_column=None)
+    sink.check_columns(rows.schema)
+    sink.prepare(uuid.uuid4().hex)
+    sink.take_over()
+    sink.write(rows, commit(0, 2))
+    sink.close()
+    with psycopg.connect(sink._conninfo, options="-c TimeZone=UTC") as connection:
+        read = connection.execute("select * from t order by i8").fetchall()
+    expected = output_table(rows.schema, [rows.toArrow().to_batches()]).sort_by("i8").to_pylist()
+    for values, row in zip(read, expected, strict=True):
+        row["ma"] = dict(row["ma"])
+        row["sr"]["b"] = [{"c": str(each["c"])} for each in row["sr"]["b"]]
+        zones = [repr(each).replace("zoneinfo.ZoneInfo(key='UTC')", "utc") for each in (values, tuple(row.values()))]
+        assert zones[0].replace("datetime.timezone.utc", "utc") == zones[1].replace("datetime.timezone.utc", "utc")
 
 
 @pytest.mark.parametrize("way", ["write", "write_table"])
