@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.connectors.state_table.data_sources import register_data_sources
     from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
+    from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
     from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
     from varvite.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
     from varvite.spark_integration.functions.checkpointed import (
@@ -154,6 +155,7 @@ _MODULE_OF: Final = {
     "GlobalWindow": "varvite.spark_integration.operators.windows.assigners",
     "GlobalWindows": "varvite.spark_integration.operators.windows.assigners",
     "HashMapStateBackend": "varvite.spark_integration.options.state_backends",
+    "IcebergSink": "varvite.spark_integration.connectors.tables.iceberg_sink",
     "JobExecutionResult": "varvite.spark_integration.api.job_execution",
     "JobManagerCheckpointStorage": "varvite.spark_integration.options.checkpoint_storage",
     "KafkaSink": "varvite.spark_integration.connectors.kafka.sink",
@@ -256,6 +258,7 @@ __all__ = [
     "GlobalWindow",
     "GlobalWindows",
     "HashMapStateBackend",
+    "IcebergSink",
     "JobExecutionResult",
     "JobManagerCheckpointStorage",
     "KafkaSink",

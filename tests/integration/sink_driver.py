@@ -19,10 +19,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
+from tests.integration.tables.iceberg_warehouse import Warehouse
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.kafka.sink import KafkaSink
 from varvite.spark_integration.connectors.sink import Sink
 from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
+from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
 from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
 from varvite.storage.errors import VarviteError
 
@@ -30,6 +32,9 @@ SCHEMA = StructType([StructField("value", StringType())])
 SINKS: dict[str, Callable[..., Sink]] = {
     "kafka": lambda servers, topic, delivery: KafkaSink(servers, topic, delivery=delivery),
     "delta": lambda path, keys: DeltaSink(path, keys=keys.split()),
+    "iceberg": lambda home, keys: IcebergSink(
+        "d.t", catalog="c", properties=Warehouse(Path(home)).properties, keys=keys.split()
+    ),
     "postgres": lambda conninfo, keys: PostgresSink(conninfo, "output", keys=keys.split()),
 }
 """Sink → the call that makes it of the arguments."""

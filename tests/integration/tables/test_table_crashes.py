@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.integration.sink_trial import Trial
+from tests.integration.tables.iceberg_warehouse import Warehouse
 from tests.stores.postgres_server import Server
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -35,4 +36,16 @@ def test_a_postgres_table_loses_and_doubles_nothing(postgres: Server, tmp_path: 
         values = [value for (value,) in connection.execute("select value from output").fetchall()]
     assert trial.figures(values) == (0, 0)
     assert trial.words()["REDONE"] + trial.words()["ADOPTED"] > 10
+    assert not trial.words()["Traceback"]
+
+
+@pytest.mark.parametrize("keys", ["", "value"])
+def test_an_iceberg_table_loses_and_doubles_nothing(tmp_path: Path, keys: str) -> None:
+    warehouse = Warehouse(tmp_path / "iceberg")
+    trial = Trial(tmp_path / "home", 1, "iceberg", str(tmp_path / "iceberg"), keys)
+    trial.run(20)
+    values = [value for (value,) in warehouse.rows("value")]
+    warehouse.close()
+    assert trial.figures(values) == (0, 0)
+    assert trial.words()["REDONE"] + trial.words()["ADOPTED"] > 5
     assert not trial.words()["Traceback"]

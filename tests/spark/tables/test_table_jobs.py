@@ -10,8 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
+from tests.integration.tables.iceberg_warehouse import Warehouse
 from tests.spark.conftest import FileStream
 from tests.spark.rate_jobs import wait_for
 from tests.stores.postgres_server import Server
@@ -53,18 +55,20 @@ def rows_of(path: Path) -> list[tuple[Any, ...]]:
     return sorted(zip(*table.to_pydict().values(), strict=True))
 
 
-def run_page(tmp_path: Path, table: str, number: Any, **replaced: str) -> None:
+def run_page(tmp_path: Path, table: str, number: Any, *, before: str = "", **replaced: str) -> None:
     """Run the page's program for a kind of table, twice: the second run goes on where the first has ended.
 
     Args:
         tmp_path: Of the test.
         table: A word of the program.
         number: Counts the orders in the output.
+        before: A word of the program whose job it is, if it is not its own.
         replaced: Text of the program, and what is there instead.
     """
     page = blocks_of("docs/guide/tables.md", (ROOT / "docs" / "guide" / "tables.md").read_text())
     (program,) = [block for block in page if "run" in block.tags and table in block.text]
-    text = program.text
+    text = "".join(block.text.partition("\nwriter =")[0] + "\n" for block in page if before and before in block.text)
+    text += program.text
     for old, new in {"/data/": f"{tmp_path}/", **replaced}.items():
         text = text.replace(old, new)
     for end in (20, 40):
@@ -79,6 +83,26 @@ def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> No
     run_page(tmp_path, "delta", lambda: len(rows_of(tmp_path / "totals")))
     assert rows_of(tmp_path / "totals") == totals(40)
     assert DeltaTable(str(tmp_path / "totals")).metadata().partition_columns == ["day"]
+
+
+def test_the_program_for_iceberg_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """Its job is that of the program for Delta."""
+    warehouse = Warehouse(tmp_path)
+    warehouse.catalog.close()
+    properties = {**warehouse.properties}
+    catalog = load_catalog("shop", **properties)
+    catalog.create_namespace("shop")
+
+    def read() -> list[tuple[Any, ...]]:
+        if not catalog.table_exists("shop.totals"):
+            return []
+        names = ["customer", "day", "total"]
+        table = catalog.load_table("shop.totals").scan(selected_fields=tuple(names)).to_arrow().select(names)
+        return sorted(zip(*table.to_pydict().values(), strict=True))
+
+    run_page(tmp_path, "IcebergSink", lambda: len(read()), before="delta")
+    assert read() == totals(40)
+    catalog.close()
 
 
 @pytest.mark.postgres

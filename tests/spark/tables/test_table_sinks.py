@@ -13,10 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.integration.tables.delta_table import Table, s3_options
+from tests.integration.tables.iceberg_warehouse import Warehouse
 from tests.stores.postgres_server import Server
 from tests.stores.s3_servers import S3Server
 from varvite.spark_integration.connectors.output_table import output_table
 from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
+from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
 from varvite.spark_integration.connectors.tables.output_rows import FrameRows, TableRows, estimated_bytes
 from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
 from varvite.testing.contracts import SinkContract
@@ -106,6 +108,36 @@ class TestMergedPostgres(SinkContract):
         output.close()
 
 
+class Iceberg:
+    """An Iceberg table, as `SinkContract` wants it."""
+
+    def __init__(self, home: Path, **settings: Any) -> None:
+        self.warehouse, self._settings = Warehouse(home), settings
+
+    def open(self) -> IcebergSink:
+        return self.warehouse.open("v long", **self._settings)
+
+    def values(self) -> list[int]:
+        return [v for (v,) in self.warehouse.rows("v")]
+
+
+class TestIceberg(SinkContract):
+    @pytest.fixture
+    def output(self, tmp_path: Path) -> Iterator[Iceberg]:
+        output = Iceberg(tmp_path)
+        yield output
+        output.warehouse.close()
+
+
+@pytest.mark.long
+class TestMergedIceberg(SinkContract):
+    @pytest.fixture
+    def output(self, tmp_path: Path) -> Iterator[Iceberg]:
+        output = Iceberg(tmp_path, keys="v")
+        yield output
+        output.warehouse.close()
+
+
 @pytest.mark.long
 @pytest.mark.s3
 class TestDeltaOnS3(SinkContract):
@@ -130,6 +162,21 @@ def written(spark: SparkSession, table: Table, rows: DataFrame, way: str) -> Non
         sink.write(rows, commit(0, 2))
     else:
         sink.write_table(output_table(rows.schema, [rows.toArrow().to_batches()]), commit(0, 2))
+
+
+def test_every_type_is_in_iceberg_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(4).selectExpr(*COLUMNS)
+    warehouse = Warehouse(tmp_path)
+    sink = IcebergSink("d.t", catalog="c", properties=warehouse.properties)
+    sink.check_columns(rows.schema)
+    sink.prepare(uuid.uuid4().hex)
+    sink.take_over()
+    sink.write(rows, commit(0, 2))
+    sink.close()
+    read = warehouse.catalog.load_table("d.t").scan().to_arrow().select(rows.columns).sort_by("i8").to_pylist()
+    expected = output_table(rows.schema, [rows.toArrow().to_batches()]).sort_by("i8").to_pylist()
+    assert repr(read) == repr(expected)
+    warehouse.close()
 
 
 @pytest.mark.postgres
