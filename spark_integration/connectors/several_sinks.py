@@ -123,8 +123,8 @@ def share_transactions(sinks: Sequence[Sink]) -> None:
         names = " and ".join(type(sink).__qualname__ for sink in of_transactions)
         raise InvalidRequestError(
             f"{names} would commit the same batch one after the other, and a driver that dies in between could not "
-            "take rows back: let sinks of one cluster have the same servers and options, so that they share a "
-            "transaction, or give all but one delivery='at-least-once'"
+            "take rows back: let Kafka sinks of one cluster have the same servers and options, so that they share a "
+            "transaction, or give all but one delivery='at-least-once' (Kafka) or allow_repeats (tables)"
         )
 
 

@@ -17,6 +17,8 @@ from varvite.spark_integration.connectors.files.file_sink import (
     writer_name,
 )
 from varvite.spark_integration.connectors.kafka.commit_topic import decode_commit, encode_commit
+from varvite.spark_integration.connectors.tables import delta_sink, iceberg_sink
+from varvite.spark_integration.connectors.tables.table_sink import TableNote
 from varvite.storage.errors import CorruptDataError
 
 DATA = Path(__file__).parent / "data"
@@ -69,3 +71,20 @@ def test_the_golden_commit_in_kafka_is_read_and_written_as_ever() -> None:
     for i in range(len(data)):
         with pytest.raises(CorruptDataError):
             decode_commit(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :], "x")
+
+
+COMMIT = SinkCommit(7, 12, "fedcba9876543210" * 2)
+
+
+def test_commits_in_iceberg_are_read_and_written_as_ever() -> None:
+    text = '[3,[7,12,"fedcba9876543210fedcba9876543210"]]'
+    assert iceberg_sink.encoded(TableNote(3, COMMIT)) == text
+    assert iceberg_sink.decoded(text) == TableNote(3, COMMIT)
+    assert iceberg_sink.decoded("[1,null]") == TableNote(1)
+
+
+def test_commits_in_delta_are_read_and_written_as_ever(tmp_path: Path) -> None:
+    versions = {"runs": 3, "batch": 7, "seq": 12, "token-high": -81985529216486896, "token-low": -81985529216486896}
+    assert delta_sink.versions_of(3, COMMIT) == versions
+    assert delta_sink.note_of(versions.get) == TableNote(3, COMMIT)
+    assert delta_sink.note_of({"runs": 1}.get) == TableNote(1)

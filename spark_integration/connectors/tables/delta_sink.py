@@ -30,7 +30,7 @@ from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHa
 from varvite.storage.fail_point import fail_point
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 OWNER: Final = "varvite:owner"
 """Application whose version stands for the job that alone may write batch ids to the table."""
 _EXPIRY: Final = "delta.setTransactionRetentionDuration"
+_PATIENCE: Final = {"max_retries": "1000", "retry_timeout": "120s"}
+"""By default delta-rs gives up after 10 times, which are over in two seconds where connections are refused."""
 _OPTION: Final = "store."
 _ARGUMENTS: Final = ("keys", "batch_column", "allow_repeats")
 _TRUTHS: Final = {"true": True, "false": False}
@@ -71,7 +73,7 @@ class DeltaSink(TableSink):
         super().__init__(table_settings(keys, batch_column, allow_repeats=allow_repeats))
         self._path = str(path)
         self._partition_by = [partition_by] if isinstance(partition_by, str) else list(partition_by)
-        self._options = {key: str(value) for key, value in (storage_options or {}).items()}
+        self._options = {**_PATIENCE, **{key: str(value) for key, value in (storage_options or {}).items()}}
         self._app = ""
         self._owner = 0
         self._table: Any = None
@@ -116,7 +118,7 @@ class DeltaSink(TableSink):
                         self._arrow(),
                         mode="error",
                         partition_by=self._partition_by or None,
-                        storage_options=self._options or None,
+                        storage_options=self._options,
                         commit_properties=self._properties(runs=1),
                     )
             except DeltaError as error:
@@ -184,20 +186,15 @@ class DeltaSink(TableSink):
         """Properties of a commit that note these values."""
         from deltalake import CommitProperties, Transaction
 
-        versions = {"runs": runs}
-        if commit is not None:
-            high, low = _halves(commit.token)
-            versions |= {"batch": commit.batch, "seq": commit.seq, "token-high": high, "token-low": low}
-        transactions = [Transaction(f"{self._app}:{name}", version) for name, version in versions.items()]
+        transactions = [
+            Transaction(f"{self._app}:{name}", version) for name, version in versions_of(runs, commit).items()
+        ]
         if self.settings.batch_column is not None:
             transactions.append(Transaction(OWNER, self._owner))
         return CommitProperties(app_transactions=transactions)
 
     def _note(self) -> TableNote:
-        names = ("runs", "batch", "seq", "token-high", "token-low")
-        runs, batch, seq, high, low = (self._table.transaction_version(f"{self._app}:{name}") for name in names)
-        commit = None if batch is None else SinkCommit(batch, seq, _token(high, low))
-        return TableNote(runs or 0, commit)
+        return note_of(lambda name: self._table.transaction_version(f"{self._app}:{name}"))
 
     def _opened(self) -> Any:
         """The table as it is now; None if there is none."""
@@ -206,7 +203,7 @@ class DeltaSink(TableSink):
 
         try:
             with _translated("open", self._path):
-                return DeltaTable(self._path, storage_options=self._options or None)
+                return DeltaTable(self._path, storage_options=self._options)
         except TableNotFoundError:
             return None
 
@@ -308,14 +305,23 @@ def _quoted(column: str) -> str:
     return f'"{escaped}"'
 
 
-def _halves(token: str) -> tuple[int, int]:
-    """A token of 128 bits as two versions, which are signed numbers of 64 bits."""
-    data = bytes.fromhex(token)
-    return int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[8:], "big", signed=True)
+def versions_of(runs: int, commit: SinkCommit | None) -> dict[str, int]:
+    """The versions of a job's applications that note these values. Versions are signed numbers of 64 bits."""
+    if commit is None:
+        return {"runs": runs}
+    token = bytes.fromhex(commit.token)
+    high, low = (int.from_bytes(half, "big", signed=True) for half in (token[:8], token[8:]))
+    return {"runs": runs, "batch": commit.batch, "seq": commit.seq, "token-high": high, "token-low": low}
 
 
-def _token(high: int, low: int) -> str:
-    return (high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True)).hex()
+def note_of(version: Callable[[str], int | None]) -> TableNote:
+    """The note in versions, which a function answers by their names."""
+    batch = version("batch")
+    if batch is None:
+        return TableNote(version("runs") or 0)
+    seq, high, low = (version(name) or 0 for name in ("seq", "token-high", "token-low"))
+    token = b"".join(half.to_bytes(8, "big", signed=True) for half in (high, low)).hex()
+    return TableNote(version("runs") or 0, SinkCommit(batch, seq, token))
 
 
 @contextmanager

@@ -154,7 +154,7 @@ class IcebergSink(TableSink):
         """Commit rows with a note; False if others have committed since the table was loaded."""
         from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
 
-        properties = {f"varvite.{self._job}": _encoded(note)}
+        properties = {f"varvite.{self._job}": encoded(note)}
         if self.settings.batch_column is not None:
             properties[OWNER] = self._job
         try:
@@ -205,7 +205,7 @@ class IcebergSink(TableSink):
 
     def _note(self, table: Any) -> TableNote:
         text = table.properties.get(f"varvite.{self._job}")
-        return TableNote() if text is None else _decoded(text)
+        return TableNote() if text is None else decoded(text)
 
     def _arrow(self) -> pa.Schema:
         """Columns of a table that is made. All may be null, as Spark's writers make them."""
@@ -230,11 +230,13 @@ class IcebergSink(TableSink):
             )
 
 
-def _encoded(note: TableNote) -> str:
+def encoded(note: TableNote) -> str:
+    """A note as a property."""
     return msgspec.json.encode([note.runs, note.commit]).decode()
 
 
-def _decoded(text: str) -> TableNote:
+def decoded(text: str) -> TableNote:
+    """The note in a property."""
     runs, commit = msgspec.json.decode(text)
     return TableNote(runs, None if commit is None else SinkCommit(*commit))
 

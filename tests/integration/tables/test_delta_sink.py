@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from moto.server import ThreadedMotoServer
 
 from tests.integration.tables.delta_table import Table, s3_options, write
 from tests.stores.s3_servers import S3Server
@@ -325,11 +326,34 @@ def test_a_table_on_s3(request: pytest.FixtureRequest, server: str, keys: tuple[
     assert table.open().last_committed() == commit(1, 4)
 
 
+@pytest.mark.s3
+def test_a_store_that_is_away_for_a_while_is_waited_for() -> None:
+    """What it held is in this process, so it is there again."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    s3 = S3Server("moto", f"http://{host}:{port}", "testkey", "testsecret")
+    s3.make_bucket("away")
+    table = Table("s3://away/table", storage_options=s3_options(s3))
+    sink = table.open()
+    write(sink, commit(0, 2), ("a", 1))
+    server.stop()
+    again = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    thread = threading.Timer(2.0, again.start)
+    thread.start()
+    try:
+        write(sink, commit(1, 3), ("b", 2))
+        assert table.rows() == [("a", 1), ("b", 2)]
+    finally:
+        thread.join()
+        again.stop()
+
+
 def test_options_of_a_writer() -> None:
     options = {"keys": "a, b", "store.AWS_REGION": "eu-1", "Allow_Repeats": "true"}
     sink = delta_sink.delta_sink_of("/t", options, ["a"])
     assert sink.settings == TableSettings(("a", "b"), None, allow_repeats=True)
-    assert (sink._options, sink._partition_by) == ({"AWS_REGION": "eu-1"}, ["a"])
+    assert (sink._options["AWS_REGION"], sink._partition_by) == ("eu-1", ["a"])
     assert delta_sink.delta_sink_of("/t", {}).settings == TableSettings()
     assert delta_sink.delta_sink_of("/t", {"batch_column": ""}).settings == TableSettings(batch_column=None)
     for options in ({"mergeSchema": "true"}, {"txnAppId": "x"}, {"allow_repeats": "maybe"}):
