@@ -328,7 +328,7 @@ def test_a_table_on_s3(request: pytest.FixtureRequest, server: str, keys: tuple[
 
 @pytest.mark.s3
 def test_a_store_that_is_away_for_a_while_is_waited_for() -> None:
-    """What it held is in this process, so it is there again."""
+    """Objects of moto are kept in this process, so they are there again."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
