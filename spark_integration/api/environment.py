@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from varvite.changelog.types.contract import TypeInformation
     from varvite.spark_integration.api.query import VarviteStreamingQuery
-    from varvite.spark_integration.connectors.element_sinks import CloseableIterator
+    from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.options.checkpoint_storage import CheckpointStorage
     from varvite.spark_integration.plan.transformations import Transformation

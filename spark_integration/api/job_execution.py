@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varvite.materializer.options.driver import MATERIALIZER_MODE, PARALLELISM
 from varvite.spark_integration.api.writer import SHUFFLE_PARTITIONS, SPARK_LOCATION, StreamWriter, location_of_session
-from varvite.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink
+from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator, CollectSink, PrintSink
 from varvite.spark_integration.connectors.several_sinks import SeveralSinks
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
 from varvite.spark_integration.options.levels import session_level

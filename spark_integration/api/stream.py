@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from varvite.changelog.api.time_spans import TimeLike
     from varvite.changelog.types.factory import TypeLike
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
-    from varvite.spark_integration.connectors.element_sinks import CloseableIterator
+    from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.functions.keyed import KeyedProcessFunction
@@ -294,7 +294,8 @@ class DataStream:
         Args:
             sink_identifier: Precedes the partition.
         """
-        from varvite.spark_integration.connectors.element_sinks import PrintSink  # late: only a running job needs it
+        # Late: only a running job needs it.
+        from varvite.spark_integration.connectors.driver_sinks.element_sinks import PrintSink
 
         self._environment.add_sink(self._transformation, PrintSink(self._transformation.elements, sink_identifier))
         return DataStreamSink()

@@ -22,6 +22,13 @@ from varvite.spark_integration.api.query import (
 )
 from varvite.spark_integration.api.session import check_worker_python, is_one_machine
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
+from varvite.spark_integration.connectors.driver_sinks.spark_sinks import (
+    CONSOLE,
+    MEMORY,
+    ConsoleSink,
+    ForeachSink,
+    MemorySink,
+)
 from varvite.spark_integration.connectors.files.file_sink import FileSink, check_format
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.heartbeats.heartbeat import with_heartbeat
@@ -76,6 +83,7 @@ SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
 KAFKA: Final = "kafka"
 DELTA: Final = "delta"
+_WITHOUT_PATH: Final = {KAFKA, CONSOLE, MEMORY}
 BATCH_COLUMN: Final = "batch_id"
 """Readers see the batch's directory as this partition column."""
 
@@ -152,10 +160,31 @@ class StreamWriter:
         return self
 
     def format(self, source: str) -> StreamWriter:
-        """Write files (csv, json, orc, parquet), to Delta or to Kafka. Raises `InvalidRequestError` for others."""
+        """Write files (csv, json, orc, parquet), to Delta or to Kafka, to the console, or to a view in memory.
+
+        Raises:
+            InvalidRequestError: Another format.
+        """
         name = source.lower()
-        self._sink, self._format = None, name if name in {KAFKA, DELTA} else check_format(source)
+        self._sink, self._format = None, name if name in {DELTA, *_WITHOUT_PATH} else check_format(source)
         return self
+
+    def foreach(self, f: Any) -> StreamWriter:
+        """Call a function with each row, or an object with `process(row)`, in Spark's tasks: at least once, as Spark.
+
+        Such an object may have `open(partition_id, epoch_id)` and `close(error)`.
+        """
+        self._sink, self._format = ForeachSink(f), None
+        return self
+
+    def to_table(self, table_name: str, **options: Any) -> VarviteStreamingQuery:
+        """Not possible: tables of Spark's catalogue have no transaction. Raises `InvalidRequestError` always."""
+        del options
+        raise InvalidRequestError(
+            f"toTable({table_name!r}): write to a table exactly once with format('delta') and a path, with an "
+            "IcebergSink or a PostgresSink (docs/guide/tables.md); or at least once, with "
+            f"foreach_batch(lambda rows, batch: rows.writeTo({table_name!r}).append())"
+        )
 
     def partition_by(self, *columns: str | Sequence[str]) -> StreamWriter:
         """Partition a Delta table that is made by these columns, as Spark's `partitionBy`."""
@@ -212,7 +241,7 @@ class StreamWriter:
         return self
 
     outputMode, queryName, foreachBatch = output_mode, query_name, foreach_batch  # noqa: N815  Spark's spelling
-    partitionBy = partition_by  # noqa: N815
+    partitionBy, toTable = partition_by, to_table  # noqa: N815
 
     def start(self, path: str | None = None) -> VarviteStreamingQuery:
         """Start the query.
@@ -374,22 +403,32 @@ class StreamWriter:
             return self._sink
         if self._format is None:
             raise InvalidRequestError("nothing says where the rows go: call foreach_batch(...) or format(...)")
-        if self._format == KAFKA:
+        if self._format in _WITHOUT_PATH:
             if path:
-                raise InvalidRequestError("format 'kafka' has no path; name the topic with option('topic', ...)")
-            return KafkaSink(**arguments_of_options(options))
+                raise InvalidRequestError(f"format {self._format!r} has no path; leave {str(path)!r} out")
+            return self._pathless_sink(spark, plan, options)
         if not path:
             raise InvalidRequestError(f"format {self._format!r} needs a directory: start('...')")
-        if self._format == DELTA:
-            return delta_sink_of(str(path), options, self._partition_by)
+        return self._directory_sink(spark, plan, options, str(path), self._format)
+
+    def _pathless_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any]) -> Sink:
+        if self._format == KAFKA:
+            return KafkaSink(**arguments_of_options(options))
+        return ConsoleSink(options) if self._format == CONSOLE else MemorySink(spark, plan.job, options)
+
+    def _directory_sink(
+        self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str, file_format: str
+    ) -> Sink:
+        if file_format == DELTA:
+            return delta_sink_of(path, options, self._partition_by)
         if BATCH_COLUMN in (name.lower() for name in self._transformation.elements.schema.names):
             raise InvalidRequestError(
                 f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
             )
         return FileSink(
             spark,
-            self._format,
-            str(path),
+            file_format,
+            path,
             plan.checkpoint_location,
             options,
             begun_query_id=plan.begun_query_id,

@@ -10,7 +10,7 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 | `tables` | tables, exactly once |
 | `output_table` | the output of a small batch, as an Arrow table |
 | `several_sinks` | several sinks as one |
-| `element_sinks` | printing, collecting |
+| `driver_sinks` | printing, collecting, and Spark's console, memory and foreach |
 | `collection` | a collection as a stream |
 | `heartbeats` | batches while the input is quiet |
 | `spark_progress` | Spark's checkpoint location, read, and made from the chain |

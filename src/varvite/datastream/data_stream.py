@@ -5,7 +5,7 @@ from varvite.spark_integration.api.connected import ConnectedStreams
 from varvite.spark_integration.api.stream import DataStream, KeyedStream
 from varvite.spark_integration.api.windowed import WindowedStream
 from varvite.spark_integration.api.writer import DataStreamSink
-from varvite.spark_integration.connectors.element_sinks import CloseableIterator
+from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator
 
 __all__ = [
     "BroadcastConnectedStream",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from varvite.changelog.commit.base_decision import SinkCommit
-from varvite.spark_integration.connectors.element_sinks import PrintSink
+from varvite.spark_integration.connectors.driver_sinks.element_sinks import PrintSink
 from varvite.spark_integration.connectors.several_sinks import OutputSinks, SeveralSinks
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink, last_committed_of, write_to
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
