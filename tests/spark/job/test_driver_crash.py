@@ -23,6 +23,8 @@ from tests.stores.s3_servers import BUCKET, S3Server, skip_without_ceph
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 ROOT = Path(__file__).parents[3]
+POINTS = ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink")
+"""Fail points of a driver, in the order of a batch."""
 
 
 def write_files(directory: Path, files: int) -> list[tuple[object, ...]]:
@@ -75,7 +77,7 @@ def test_a_driver_killed_before_and_after_the_commit_and_after_the_sink_loses_an
     tmp_path: Path,
 ) -> None:
     expected = write_files(tmp_path, 9)
-    for point in ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink"):
+    for point in POINTS:
         assert run_driver(tmp_path, point) == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-2000:]
         assert (tmp_path / point).exists()
     assert run_driver(tmp_path, None) == 0, (tmp_path / "driver.log").read_text()[-2000:]
@@ -83,17 +85,27 @@ def test_a_driver_killed_before_and_after_the_commit_and_after_the_sink_loses_an
 
 
 @pytest.mark.timeout(900)
-def test_a_killed_driver_without_a_checkpoint_location_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """Its location, and all else that it has kept on its machine, is deleted before each start."""
-    points = ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink")
-    for number in (1, 3):  # in the first batch of a run, which is often one that is executed again, and in a later one
-        for point in points:
-            (tmp_path / point).unlink(missing_ok=True)
-            assert run_driver(tmp_path, point, "1000", module="chain_driver", number=number) == -signal.SIGKILL, (
-                tmp_path / "driver.log"
-            ).read_text()[-2000:]
-            assert (tmp_path / point).exists()
-            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([(1, POINTS[0]), (1, POINTS[3]), (3, POINTS[1]), (3, POINTS[2])], id="some"),
+        pytest.param([(n, point) for n in (1, 3) for point in POINTS], id="all", marks=pytest.mark.rare),
+    ],
+)
+def test_a_killed_driver_without_a_checkpoint_location_loses_and_doubles_nothing(
+    tmp_path: Path, kills: list[tuple[int, str]]
+) -> None:
+    """Its location, and all else that it has kept on its machine, is deleted before each start.
+
+    Kills are in the first batch of a run, which is often one that is executed again, and in a later one.
+    """
+    for number, point in kills:
+        (tmp_path / point).unlink(missing_ok=True)
+        assert run_driver(tmp_path, point, "1000", module="chain_driver", number=number) == -signal.SIGKILL, (
+            tmp_path / "driver.log"
+        ).read_text()[-2000:]
+        assert (tmp_path / point).exists()
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     assert run_driver(tmp_path, None, "30", module="chain_driver") == 0, (tmp_path / "driver.log").read_text()[-2000:]
     check_output_of_rates(tmp_path, 30)
 
@@ -103,7 +115,7 @@ def test_a_killed_driver_without_a_checkpoint_location_loses_and_doubles_nothing
 @pytest.mark.parametrize(
     ("kills", "batches"),
     [
-        pytest.param(5, 60, marks=pytest.mark.timeout(600)),
+        pytest.param(3, 36, marks=pytest.mark.timeout(600)),
         pytest.param(50, 1_000, marks=[pytest.mark.rare, pytest.mark.timeout(3_600)]),
     ],
 )
