@@ -66,6 +66,11 @@ demo: java $(VENV)/.installed-demo ## Run a job over all New York flights of 201
 demo-crash: java $(VENV)/.installed-demo ## The same while its processes are killed at random; same result
 	$(PYTHON) -m $(DEMO) --crash $(DEMO_ARGS)
 
+.PHONY: demo-kafka
+demo-kafka: java $(VENV)/.installed-demo ## Count a million orders from Kafka to Kafka, exactly once, with a live table
+	deploy/install_kafka.sh .kafka
+	$(PYTHON) -m examples.orders $(DEMO_ARGS)
+
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 # $(1): which tests, or what is told of them.
