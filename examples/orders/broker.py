@@ -45,18 +45,25 @@ def _java(main: str, *arguments: str) -> list[str]:
 class Broker:
     """A broker on two free ports of the loopback, with its data in a directory."""
 
-    def __init__(self, home: Path, **settings: Any) -> None:
-        """Format the storage; `start` starts the broker. Settings have `_` for `.`."""
+    def __init__(self, home: Path, secure: str = "", **settings: Any) -> None:
+        """Format the storage; `start` starts the broker.
+
+        Args:
+            home: Directory of everything.
+            secure: Address of a second listener, `SECURE`.
+            settings: They have `_` for `.`.
+        """
         self._home = home
         home.mkdir(parents=True, exist_ok=True)
         self.port, controller = _free_ports(2)
         self.process: subprocess.Popen[bytes] | None = None
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port}" + (f",SECURE://{secure}" if secure else "")
         values: dict[str, Any] = {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": home / "data",
