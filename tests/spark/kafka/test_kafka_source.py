@@ -124,17 +124,15 @@ def test_topics_are_noted_by_their_source_beside_other_sources(job: KafkaJob, tm
 def test_topics_of_a_pattern_and_partitions_that_are_added_are_read_over_restarts(
     job: KafkaJob, tmp_path: Path
 ) -> None:
-    """With several tasks per partition, a limit of rows per batch, and rows without a key, which are a key of their own."""
+    """With several tasks per partition, a limit of rows per batch, and rows without a key, which are one key."""
     prefix = f"in-{job.source}"
     first = job.kafka.new_topic(1, name=f"{prefix}-1")
     options = {"subscribePattern": f"{prefix}-.*", "minPartitions": 5, "maxOffsetsPerTrigger": 60}
 
     def run(rows: int) -> None:
         reader = job.spark.readStream.format("kafka").option("kafka.bootstrap.servers", job.kafka.servers)
-        # A topic that comes later is noticed within this time.
-        reader = (
-            reader.options(**options).option("startingOffsets", "earliest").option("kafka.metadata.max.age.ms", 500)
-        )
+        reader = reader.options(**options).option("startingOffsets", "earliest")
+        reader = reader.option("kafka.metadata.max.age.ms", 500)  # a topic that comes later is noticed within it
         read = reader.load().selectExpr("cast(key as string) key", "cast(value as string) value")
         stream = numbered(environment(job.spark, str(tmp_path / "state")), read)
         sink = KafkaSink(job.kafka.servers, job.target)
