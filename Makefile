@@ -66,26 +66,36 @@ demo: java $(VENV)/.installed-demo ## Run a job over all New York flights of 201
 demo-crash: java $(VENV)/.installed-demo ## The same while its processes are killed at random; same result
 	$(PYTHON) -m $(DEMO) --crash $(DEMO_ARGS)
 
+.PHONY: demo-kafka
+demo-kafka: java $(VENV)/.installed-demo ## Count a million orders from Kafka to Kafka, exactly once, with a live table
+	deploy/install_kafka.sh .kafka
+	$(PYTHON) -m examples.orders $(DEMO_ARGS)
+
 # --- tests -----------------------------------------------------------------------------------------------------------
 
-# $(1): which tests, or what is told of them. $(2): pytest processes of those that wait; the long ones have clusters of
-# executors, which need the cores.
+# $(1): which tests, or what is told of them.
 define RUN_TESTS
 	$(PYTEST) --maxprocesses 4 $(1) $(OTHER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
-	$(PYTEST) --maxprocesses $(2) $(1) $(WAITING_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+	$(PYTEST) --maxprocesses 2 $(1) $(WAITING_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+endef
+# The long tests with clusters of executors, which need the cores, run one by one.
+CLUSTER_TESTS := tests/spark/cluster
+define RUN_LONG_TESTS
+	$(call RUN_TESTS,$(1) --ignore=$(CLUSTER_TESTS))
+	$(PYTEST) --maxprocesses 1 $(1) $(CLUSTER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
 endef
 
 .PHONY: test
 test: java $(VENV)/.installed-test ## Run the tests, but for the long ones
-	$(call RUN_TESTS,-m 'not long and not rare',2)
+	$(call RUN_TESTS,-m 'not long and not rare')
 
 .PHONY: test-long
 test-long: java $(VENV)/.installed-test ## Run the long tests
-	$(call RUN_TESTS,-m 'long and not rare',1)
+	$(call RUN_LONG_TESTS,-m 'long and not rare')
 
 .PHONY: test-all
 test-all: java $(VENV)/.installed-test ## Run all tests and list what was skipped, with the reason
-	$(call RUN_TESTS,-rs,1)
+	$(call RUN_LONG_TESTS,-rs)
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 

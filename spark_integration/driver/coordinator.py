@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from varvite.storage.clock import Clock, TokenSource
 
 _log: Final = logging.getLogger(__name__)
+SINK_END_TIMEOUT_S: Final = 5.0
+"""Time for a batch that a query's end has met, before its sink is left open."""
 BATCH_ATTEMPTS_MAX: Final = 3
 """Attempts of a batch within one call of foreachBatch, before the query fails and Spark replays it."""
 
@@ -161,8 +163,10 @@ class Coordinator:
 
     def stop(self) -> None:
         """Release everything that the run holds: the query has ended. May be called twice."""
-        self._stop_requested.set()
-        close(self._sink)
+        if self.request_stop(SINK_END_TIMEOUT_S):  # a client must not be closed while another thread uses it
+            close(self._sink)
+        else:
+            _log.warning("job %s: the sink is not closed, because its last batch still writes to it", self._plan.job)
         self._services.close()
         self._start.mark_stopped()
         self._progress.close()

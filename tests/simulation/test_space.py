@@ -92,11 +92,11 @@ def test_storage_stays_near_the_state_and_one_interval_of_changes(tmp_path: Path
         (0.04, KEYS, 90),
         pytest.param(0.01, KEYS, 250, marks=pytest.mark.long),
         pytest.param(0.005, 4 * KEYS, 130, marks=pytest.mark.long),
-        (0.005, KEYS, 300),
-        pytest.param(0.002, 4 * KEYS, 250, marks=pytest.mark.long),
+        pytest.param(0.005, KEYS, 300, marks=pytest.mark.long),
+        pytest.param(0.002, 4 * KEYS, 250, marks=pytest.mark.rare),
         pytest.param(0.002, KEYS, 400, marks=pytest.mark.long),
-        pytest.param(0.0005, KEYS, 1_000, marks=pytest.mark.long),
-        pytest.param(0.0002, KEYS, 1_500, marks=pytest.mark.long),
+        pytest.param(0.0005, KEYS, 1_000, marks=pytest.mark.rare),
+        pytest.param(0.0002, KEYS, 1_500, marks=pytest.mark.rare),
     ],
 )
 def test_storage_is_never_more_than_1_3_times_the_state_and_one_interval_of_changes(

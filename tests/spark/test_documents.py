@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from tests.stores.kafka_broker import skip_without_kafka
 from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 
 pytestmark = pytest.mark.spark
@@ -47,6 +48,15 @@ def test_the_demo_survives_kills_of_every_kind_of_process() -> None:
     output = " ".join(done.stdout.split())
     assert output.count("kill -9") >= 4
     assert "no row is missing or there twice" in output
+
+
+@pytest.mark.long
+@pytest.mark.kafka
+def test_the_demo_of_kafka_counts_each_order_once() -> None:
+    skip_without_kafka()
+    done = run([sys.executable, "-m", "examples.orders", "--events", "100000", "--kills", "1"], 400)
+    assert "kill -9 of the driver" in done.stdout
+    assert "all 100,000 orders are counted once" in " ".join(done.stdout.split())
 
 
 def readme_job(work: Path) -> str:

@@ -22,6 +22,8 @@ _ADVICE: Final = {
     "transactional_id_prefix",
     "CLUSTER_AUTHORIZATION_FAILED": "allow this user idempotent writes",
     "_AUTHENTICATION": "correct the security options",
+    "_SSL": "correct the security options",
+    "_RESOLVE": "correct kafka.bootstrap.servers, or the addresses that the brokers announce",
     "_INVALID_ARG": "correct the options",
     "INVALID_TRANSACTION_TIMEOUT": "give a kafka.transaction.timeout.ms that the broker allows "
     "(transaction.max.timeout.ms)",
@@ -39,6 +41,39 @@ _JAVA_OPTIONS: Final = {
     "value.serializer": "nothing: values are text or bytes",
 }
 """Options of the Java client, which Spark's sink takes, and what the client here has in their place."""
+
+
+_CONSEQUENCES: Final = {"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"}
+"""Errors of calls that say nothing of the cause."""
+_REFUSALS: Final = {"_AUTHENTICATION", "_SSL", "_RESOLVE"}
+"""Causes that do not go away by themselves."""
+_CERTIFICATE: Final = "certificate verify failed"
+
+
+class ConnectionErrors:
+    """Keeps the reason why brokers cannot be reached, which clients report beside the calls that wait for it."""
+
+    def __init__(self) -> None:
+        self._reason: Any = None
+
+    def note(self, error: Any) -> None:
+        """Keep an error, as the client's `error_cb`; in any thread."""
+        if self._reason is None or error.name() in _REFUSALS or self._reason.name() not in _REFUSALS:
+            self._reason = error
+
+    def cause_of(self, error: Any) -> Any:
+        """The reason for the error of a call, or that error itself."""
+        return self._reason if self._reason is not None and error.name() in _CONSEQUENCES else error
+
+    @property
+    def is_refused(self) -> bool:
+        """Has a broker refused the user, or this client a broker?"""
+        reason = self._reason
+        return reason is not None and (reason.name() == "_AUTHENTICATION" or _CERTIFICATE in reason.str())
+
+    def describe(self) -> str:
+        """The reason in brackets, for the end of a message; empty if none is known."""
+        return "" if self._reason is None else f" ({self._reason.name()}: {self._reason.str()})"
 
 
 def check_option(name: str) -> None:
@@ -69,7 +104,7 @@ def kafka_exceptions() -> Iterator[None]:
 
 
 @contextmanager
-def translated(action: str) -> Iterator[None]:
+def translated(action: str, connection: ConnectionErrors) -> Iterator[None]:
     """Translate what the client raises inside of the block. Raises as `translate`."""
     from confluent_kafka import KafkaException
 
@@ -77,7 +112,7 @@ def translated(action: str) -> Iterator[None]:
         with kafka_exceptions():
             yield
     except KafkaException as error:
-        raise translate(error.args[0], action) from error
+        raise translate(connection.cause_of(error.args[0]), action) from error
 
 
 def translate(error: Any, action: str) -> VarviteError:

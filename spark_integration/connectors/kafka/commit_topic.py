@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from varvite.changelog.commit.base_decision import SinkCommit
-from varvite.spark_integration.connectors.kafka.client_errors import translate, translated
+from varvite.spark_integration.connectors.kafka.client_errors import ConnectionErrors, translate, translated
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError
 from varvite.storage.format.frame import decode_json, frame, unframe
 
@@ -64,10 +64,11 @@ def decode_commit(data: bytes, object_name: str) -> SinkCommit:
 class CommitTopic:
     """The topic, for one job."""
 
-    def __init__(self, settings: KafkaSettings, job_id: str, clock: Clock) -> None:
+    def __init__(self, settings: KafkaSettings, job_id: str, clock: Clock, connection: ConnectionErrors) -> None:
         self.name = settings.commit_topic
         self.key = job_id.encode()
-        self._settings = settings
+        self._connection = connection
+        self._config: dict[str, Any] = {**settings.connection(), "logger": _log}
         self._clock = clock
 
     def ensure(self) -> None:
@@ -83,9 +84,8 @@ class CommitTopic:
             NewTopic,  # pyright: ignore[reportPrivateImportUsage]  its documented name
         )
 
-        config: Any = {**self._settings.connection(), "logger": _log}
-        admin = AdminClient(config)
-        with translated(f"describe the topic {self.name}"):
+        admin = AdminClient(self._config)
+        with translated(f"describe the topic {self.name}", self._connection):
             try:
                 described = admin.describe_topics(TopicCollection([self.name]), request_timeout=REQUEST_TIMEOUT_S)
                 partitions = len(described[self.name].result().partitions)
@@ -136,9 +136,9 @@ class CommitTopic:
         """
         from confluent_kafka import Consumer, TopicPartition
 
-        config = {**self._settings.connection(), "group.id": self.name, "enable.auto.commit": False, "logger": _log}
+        config = {**self._config, "group.id": self.name, "enable.auto.commit": False}
         at = TopicPartition(self.name, 0)
-        with translated(f"read the topic {self.name}"):
+        with translated(f"read the topic {self.name}", self._connection):
             every = Consumer({**config, "isolation.level": "read_uncommitted"})
             try:
                 low, high = every.get_watermark_offsets(at, timeout=REQUEST_TIMEOUT_S)
@@ -168,7 +168,7 @@ class CommitTopic:
                     if message.offset() >= end:
                         return value
                 else:
-                    failure = translate(error, f"read the topic {self.name}")
+                    failure = translate(self._connection.cause_of(error), f"read the topic {self.name}")
                     if not isinstance(failure, DidNotHappenError):  # the client itself tries again
                         raise failure
         raise DidNotHappenError(

@@ -14,7 +14,12 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.commit.base_decision import SinkCommit, WriteKind, decide_write
-from varvite.spark_integration.connectors.kafka.client_errors import kafka_exceptions, translate, translated
+from varvite.spark_integration.connectors.kafka.client_errors import (
+    ConnectionErrors,
+    kafka_exceptions,
+    translate,
+    translated,
+)
 from varvite.spark_integration.connectors.kafka.commit_topic import CommitTopic, encode_commit
 from varvite.spark_integration.connectors.kafka.settings import Delivery
 from varvite.storage.clock import SystemClock
@@ -32,11 +37,14 @@ if TYPE_CHECKING:
 
     from varvite.spark_integration.connectors.kafka.settings import KafkaSettings
     from varvite.storage.clock import Clock
+    from varvite.storage.errors import VarviteError
 
 _log: Final = logging.getLogger(__name__)
 QUEUE_BYTES_MAX: Final = 64 << 20
 """Bytes that are handed to the client before it has sent earlier ones, and one piece more."""
 CALL_TIMEOUT_S: Final = 10.0
+CONNECT_TIMEOUT_S: Final = 30.0
+"""Time for the brokers to answer at the start."""
 POLL_S: Final = 0.1
 LIMIT_S: Final = 120.0
 """Time for the brokers to come back."""
@@ -54,6 +62,7 @@ class KafkaProducer:
         self.settings = settings
         self._clock = clock or SystemClock()
         self._producer: Any = None
+        self._connection = ConnectionErrors()
         self._commits: CommitTopic | None = None
         self._is_ready = False
         self._last: SinkCommit | None = None
@@ -78,11 +87,29 @@ class KafkaProducer:
             ) from None
         self.close()
         config = self.settings.producer(job_id)
-        with translated("take the options"):
-            self._producer = Producer({**config, "on_delivery": self._on_delivery, "logger": _log})
-        self._commits = CommitTopic(self.settings, job_id, self._clock) if self.is_transactional else None
-        if self._commits is not None:
+        with translated("take the options", self._connection):
+            self._producer = Producer(
+                {**config, "on_delivery": self._on_delivery, "error_cb": self._connection.note, "logger": _log}
+            )
+        self._connect()
+        if self.is_transactional:
+            self._commits = CommitTopic(self.settings, job_id, self._clock, self._connection)
             self._commits.ensure()
+
+    def _connect(self) -> None:
+        """Wait until brokers answer: of all clients only a producer that is polled says why they do not."""
+        from confluent_kafka import KafkaException
+
+        deadline_s = self._clock.monotonic_s() + CONNECT_TIMEOUT_S
+        while True:
+            try:
+                self._producer.list_topics(timeout=1.0)
+            except KafkaException as error:
+                self._producer.poll(0)
+                if self._connection.is_refused or self._clock.monotonic_s() > deadline_s:
+                    raise self._error(error.args[0], "answer") from error
+            else:
+                return
 
     def take_over(self) -> None:
         """Refuse writes of older drivers, and read the last commit. A second call has no effect."""
@@ -116,7 +143,7 @@ class KafkaProducer:
             if kind is WriteKind.REPLACE:
                 self._check_repeat(commit)
             self.abort()
-            with translated("begin a transaction"):
+            with translated("begin a transaction", self._connection):
                 self._producer.begin_transaction()
         self._failure, self._queued_bytes, self._written = None, 0, commit
         return True
@@ -149,14 +176,14 @@ class KafkaProducer:
             self._flush()
         self._queued_bytes += size_bytes
         action = f"take a message for topic {topic!r}"
-        with translated(action):
+        with translated(action, self._connection):
             if not is_plain:  # the faster call takes no headers, and a partition without regard to it
                 for message in messages:
                     self._producer.produce(topic, **message)
             elif self._producer.produce_batch(topic, messages) < len(messages):
                 self._producer.poll(0)  # a fatal error says more
                 self._check_delivered()
-                raise translate(next(m["_error"] for m in messages if "_error" in m), action)
+                raise self._error(next(m["_error"] for m in messages if "_error" in m), action)
             self._producer.poll(0)
         self._check_delivered()
 
@@ -205,12 +232,12 @@ class KafkaProducer:
         """
         deadline_s = self._clock.monotonic_s() + LIMIT_S
         while len(self._producer) and self._failure is None:
-            with translated("take messages"):
+            with translated("take messages", self._connection):
                 self._producer.poll(POLL_S)
             if self._clock.monotonic_s() > deadline_s:
                 raise DidNotHappenError(
-                    f"Kafka has not taken {len(self._producer)} messages within {LIMIT_S:.0f} s; see that the brokers "
-                    "can be reached, and start the query again"
+                    f"Kafka has not taken {len(self._producer)} messages within {LIMIT_S:.0f} s"
+                    f"{self._connection.describe()}; see that the brokers can be reached, and start the query again"
                 )
         self._queued_bytes = 0
         self._check_delivered()
@@ -220,10 +247,13 @@ class KafkaProducer:
         if error is not None and self._failure is None:
             self._failure = (error, message)
 
+    def _error(self, error: Any, action: str) -> VarviteError:
+        return translate(self._connection.cause_of(error), action)
+
     def _check_delivered(self) -> None:
         if self._failure is not None:
             error, message = self._failure
-            raise translate(error, f"take a message for topic {message.topic()!r}")
+            raise self._error(error, f"take a message for topic {message.topic()!r}")
 
     def _retry(self, call: Callable[[float], Any], action: str, *, may_have_happened: bool = False) -> None:
         """Call until the answer is not that the brokers need longer."""
@@ -238,7 +268,7 @@ class KafkaProducer:
                 error = raised.args[0]
                 if error.retriable() and self._clock.monotonic_s() < deadline_s:
                     continue
-                failure = translate(error, action)
+                failure = self._error(error, action)
                 is_unknown = may_have_happened and error.retriable() and not isinstance(failure, FencedError)
                 if is_unknown:
                     failure = MayHaveHappenedError(f"{failure.message}: the next start finds out if it did")

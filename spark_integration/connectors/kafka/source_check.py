@@ -126,12 +126,13 @@ class SourceCheck:
         return SourceFile(TOPICS, encode_topics(ids)) if any(ids.values()) else None
 
     def _paired(self, read: Mapping[str, Any]) -> list[tuple[KafkaSource, str]]:
-        """The sources, each with its name in the offset log; none if the plan does not show all of them."""
+        """The sources, each with its name in the offset log; none if the plan does not say which is which."""
         names = sorted(read, key=lambda name: (len(name), name))
-        return list(zip(self._sources, names, strict=True)) if len(names) == len(self._sources) else []
+        is_clear = len(names) == 1 or all(name.isdigit() for name in names)  # Spark's numbers are in its plan's order
+        return list(zip(self._sources, names, strict=True)) if is_clear and len(names) == len(self._sources) else []
 
     def _topics(self, source: KafkaSource, read: Mapping[str, Mapping[int, int]]) -> dict[str, Topic]:
-        """The topics as they are now; without those that are gone. Empty if Kafka cannot be places."""
+        """The topics as they are now; without those that are gone. Empty if Kafka does not answer."""
         try:
             admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(
                 self._map({**source.client, "default.api.timeout.ms": _TIMEOUT_MS, "request.timeout.ms": _TIMEOUT_MS})

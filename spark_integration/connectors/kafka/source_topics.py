@@ -11,17 +11,16 @@ Invariants: I8 (a frame with magic, version and checksums), I11 (a topic that is
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from varvite.materializer.options.start import START_PATH
 from varvite.materializer.restore.spark_files import parse_offsets
 from varvite.storage.errors import InvalidRequestError, LineageError
-from varvite.storage.format.frame import decode_json, frame, unframe
+from varvite.storage.format.frame import UNPARSABLE, decode_json, frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,10 +86,10 @@ def kafka_offsets(offsets: bytes, batch: int) -> dict[str, dict[str, dict[int, i
 
 def _topics_of(offset: str) -> dict[str, dict[int, int]] | None:
     """The offset of a Kafka source; None: it is of another one."""
-    value: Any = json.loads(offset) if offset.startswith("{") else None
-    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+    try:
+        return msgspec.json.decode(offset, type=dict[str, dict[int, int]])
+    except UNPARSABLE:
         return None
-    return {topic: {int(number): end for number, end in ends.items()} for topic, ends in value.items()}
 
 
 def check_ids(noted: Mapping[str, str], now: Mapping[str, Topic], batch: int, seq: int) -> None:

@@ -1,8 +1,8 @@
 """The environment of Spark's Python workers, which user code in state workers is to find on either way.
 
-A small Spark task tells it, once per run: the directory of the state workers, the import path, the files. It starts the
-parent of the state workers, too. So these have the environment variables, the JVM to watch and the Python that a pump
-would give them.
+A small Spark task tells it, once per application: the directory of the state workers, the import path, the files. It
+starts the parent of the state workers, too. So these have the environment variables, the JVM to watch and the Python
+that a pump would give them. The local properties are those of the thread that executes the run's batches.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
-from pyspark import TaskContext
+from pyspark import SparkContext, TaskContext
 
 from varvite.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
 from varvite.spark_integration.transport.home import WorkerHome, executor_home
@@ -25,13 +26,13 @@ from varvite.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyspark import SparkContext
-
     from varvite.spark_integration.messages.protocol import BatchRequest
     from varvite.spark_integration.transport.wire import PumpEnvironment
 
 _BATCH_ID: Final = "streaming.sql.batchId"
 """Spark's name of the local property with the number of the batch."""
+_RESOURCES: Final = "resource."
+"""Beginning of the local properties that Spark adds to those of the thread."""
 
 
 class TaskPlace(NamedTuple):
@@ -55,8 +56,13 @@ def describe_task(launch: WorkerLaunch, _: Iterable[Any] = ()) -> Iterator[TaskP
     yield TaskPlace(str(home.path), task_environment(context), dict(vars(context)))
 
 
+_Key = tuple["WorkerLaunch", tuple[str, ...]]
+_described: Final[WeakKeyDictionary[SparkContext, dict[_Key, TaskPlace]]] = WeakKeyDictionary()
+"""The places of each application, by the way to make workers and by the files on the import path."""
+
+
 class TaskPlaces:
-    """Finds the place of an application's tasks; may be used by several threads."""
+    """Finds the place of an application's tasks for one run; may be used by several threads."""
 
     def __init__(self, context: SparkContext, launch: WorkerLaunch | None = None) -> None:
         self._context = context
@@ -76,9 +82,25 @@ class TaskPlaces:
         with self._lock:
             place = self._place
             if place is None or added != self._added:
-                place = self._place = self._describe()
+                place = self._place = self._with_properties(self._of_application(added))
                 self._added = added
         return place
+
+    def _of_application(self, added: tuple[str, ...]) -> TaskPlace:
+        places = _described.setdefault(self._context, {})
+        key = (self._launch, added)
+        if key not in places:
+            places[key] = self._describe()
+        return places[key]
+
+    def _with_properties(self, place: TaskPlace) -> TaskPlace:
+        """The place with the local properties of this thread."""
+        java: Any = self._context._jsc  # noqa: SLF001  PySpark has no getter for all of them
+        properties: Any = java.sc().getLocalProperties()
+        of_thread = {str(name): str(properties.getProperty(name)) for name in properties.stringPropertyNames()}
+        of_task: dict[str, str] = place.context.get("_localProperties") or {}
+        added = {name: value for name, value in of_task.items() if name.startswith(_RESOURCES)}
+        return place._replace(context={**place.context, "_localProperties": added | of_thread})
 
     def connector(self) -> WorkerConnector:
         """Connects to the state workers of that place."""

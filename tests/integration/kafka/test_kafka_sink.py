@@ -261,8 +261,8 @@ def test_without_the_client_the_error_says_what_to_install(monkeypatch: pytest.M
 
 
 def test_brokers_that_do_not_answer_are_a_retryable_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("varvite.spark_integration.connectors.kafka.commit_topic.REQUEST_TIMEOUT_S", 1.0)
-    with pytest.raises(DidNotHappenError):
+    monkeypatch.setattr("varvite.spark_integration.connectors.kafka.producer.CONNECT_TIMEOUT_S", 1.0)
+    with pytest.raises(DidNotHappenError, match=r"_TRANSPORT.*Connection refused"):
         KafkaSink("127.0.0.1:1", "t").prepare("job")
 
 

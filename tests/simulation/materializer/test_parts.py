@@ -6,6 +6,8 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.jobs.materializer_world import CONFIG, World
 from tests.jobs.state_model import BatchChanges, random_text
 from varvite.materializer.fold import parts as fold_parts
@@ -14,11 +16,10 @@ from varvite.materializer.options.materializer_config import MaterializerConfig
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
 KEYS, VALUE_BYTES = 40_000, 200
 
 
+@pytest.mark.long
 def test_a_base_in_one_file_comes_apart_when_it_was_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all of it is stored twice each time, as long as the job lives."""
     rng = random.Random(5)

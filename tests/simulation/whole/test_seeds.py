@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import random
 import re
+from typing import Any
 
 import pytest
 
 from tests.simulation.whole.seed_processes import check, start
 
 BASE = 0 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 40)
-SHORT, PARTS = 150, 5
+SHORT, PARTS = 100, 7
 """Seeds of a test, and the number of such tests."""
 IN_CHAIN = 100
 """Seeds of a test where progress is in the chain alone."""
@@ -25,6 +26,11 @@ LONG = 2
 LONG_STEPS = 20_000
 
 
+def parts(count: int) -> list[Any]:
+    """Numbers of tests, of which only the first is short, and of the others two are not rare."""
+    return [0, *(pytest.param(i, marks=pytest.mark.long if i <= 2 else pytest.mark.rare) for i in range(1, count))]
+
+
 def ran(text: str) -> tuple[int, int]:
     """Seeds and steps of a process."""
     [(seeds, steps)] = re.findall(r"^(\d+) seeds, \d+ failed, (\d+) steps, ", text, re.MULTILINE)
@@ -32,7 +38,7 @@ def ran(text: str) -> tuple[int, int]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
+@pytest.mark.parametrize("part", parts(PARTS))
 def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
     text = check(start(BASE + part * SHORT, SHORT))
     seeds, steps = ran(text)
@@ -48,7 +54,7 @@ def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, 4))])
+@pytest.mark.parametrize("part", parts(4))
 def test_no_simulation_with_progress_in_the_chain_breaks_an_invariant(part: int) -> None:
     text = check(start(BASE + part * IN_CHAIN, IN_CHAIN, "--in-chain"))
     assert ran(text) >= (IN_CHAIN, IN_CHAIN * STEPS_MIN)

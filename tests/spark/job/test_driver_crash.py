@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -24,6 +25,8 @@ from tests.stores.s3_servers import BUCKET, S3Server, skip_without_ceph
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 ROOT = Path(__file__).parents[3]
+POINTS = ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink")
+"""Fail points of a driver, in the order of a batch."""
 
 
 def write_files(directory: Path, files: int) -> list[tuple[object, ...]]:
@@ -78,12 +81,12 @@ def delta_rows(directory: Path) -> list[tuple[object, ...]]:
     return in_order((r["k"], r["n"], r["total"], r["seen"]) for r in table.to_pylist())
 
 
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize(("sink", "points"), [("parquet", POINTS), ("delta", POINTS[1:3])])
 def test_a_driver_killed_before_and_after_the_commit_and_after_the_sink_loses_and_doubles_nothing(
-    tmp_path: Path, sink: str
+    tmp_path: Path, sink: str, points: Sequence[str]
 ) -> None:
     expected, arguments = write_files(tmp_path, 9), ("local[2,4]", sink)
-    for point in ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink"):
+    for point in points:
         assert run_driver(tmp_path, point, *arguments) == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-2000:]
         assert (tmp_path / point).exists()
     assert run_driver(tmp_path, None, *arguments) == 0, (tmp_path / "driver.log").read_text()[-2000:]
@@ -92,17 +95,27 @@ def test_a_driver_killed_before_and_after_the_commit_and_after_the_sink_loses_an
 
 
 @pytest.mark.timeout(900)
-def test_a_killed_driver_without_a_checkpoint_location_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """Its location, and all else that it has kept on its machine, is deleted before each start."""
-    points = ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink")
-    for number in (1, 3):  # in the first batch of a run, which is often one that is executed again, and in a later one
-        for point in points:
-            (tmp_path / point).unlink(missing_ok=True)
-            assert run_driver(tmp_path, point, "1000", module="chain_driver", number=number) == -signal.SIGKILL, (
-                tmp_path / "driver.log"
-            ).read_text()[-2000:]
-            assert (tmp_path / point).exists()
-            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([(1, POINTS[0]), (1, POINTS[3]), (3, POINTS[1]), (3, POINTS[2])], id="some"),
+        pytest.param([(n, point) for n in (1, 3) for point in POINTS], id="all", marks=pytest.mark.rare),
+    ],
+)
+def test_a_killed_driver_without_a_checkpoint_location_loses_and_doubles_nothing(
+    tmp_path: Path, kills: list[tuple[int, str]]
+) -> None:
+    """Its location, and all else that it has kept on its machine, is deleted before each start.
+
+    Kills are in the first batch of a run, which is often one that is executed again, and in a later one.
+    """
+    for number, point in kills:
+        (tmp_path / point).unlink(missing_ok=True)
+        assert run_driver(tmp_path, point, "1000", module="chain_driver", number=number) == -signal.SIGKILL, (
+            tmp_path / "driver.log"
+        ).read_text()[-2000:]
+        assert (tmp_path / point).exists()
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     assert run_driver(tmp_path, None, "30", module="chain_driver") == 0, (tmp_path / "driver.log").read_text()[-2000:]
     check_output_of_rates(tmp_path, 30)
 
@@ -112,7 +125,7 @@ def test_a_killed_driver_without_a_checkpoint_location_loses_and_doubles_nothing
 @pytest.mark.parametrize(
     ("kills", "batches"),
     [
-        pytest.param(5, 60, marks=pytest.mark.timeout(600)),
+        pytest.param(3, 36, marks=pytest.mark.timeout(600)),
         pytest.param(50, 1_000, marks=[pytest.mark.rare, pytest.mark.timeout(3_600)]),
     ],
 )

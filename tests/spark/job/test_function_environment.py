@@ -43,11 +43,12 @@ def test_accumulators_count_each_committed_batch_once(spark: SparkSession, tmp_p
     assert job.rows() == in_order(job.expected)
 
 
+@pytest.mark.parametrize("mine", ["of the user", "of a later query of the application"])
 def test_a_function_finds_the_context_of_its_task_and_cannot_make_a_session(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, mine: str
 ) -> None:
     """Found as None, and as another Spark in each state worker: what PySpark does not find, it starts."""
-    spark.sparkContext.setLocalProperty("mine", "of the user")
+    spark.sparkContext.setLocalProperty("mine", mine)
     try:
         expected = spark.sparkContext.parallelize([0], 1).map(lambda _: context_facts()).first()
         job = KeyedJob(spark, tmp_path, function=Contexts(), output="k string, ids string, batch string, facts string")
@@ -56,7 +57,7 @@ def test_a_function_finds_the_context_of_its_task_and_cannot_make_a_session(
         job.run()
     finally:
         spark.sparkContext.setLocalProperty("mine", None)  # type: ignore[arg-type]
-    assert expected[4] == "of the user"
+    assert expected[4] == mine
     assert "CONTEXT_ONLY_VALID_ON_DRIVER" in expected[-1]
     read = [(batch, *row) for batch, rows in job.received for row in rows]
     assert len(read) == 6

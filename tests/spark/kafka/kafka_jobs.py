@@ -68,6 +68,8 @@ class KafkaJob:
     def __init__(self, spark: SparkSession, kafka: Kafka, directory: Path) -> None:
         self.spark, self.kafka, self.directory = spark, kafka, directory
         self.source, self.target = kafka.new_topic(), kafka.new_topic()
+        self.servers = kafka.servers
+        """The address for the job, if it is another one."""
         self.written = 0
         self.location: Path | None = None
         self.source_options: dict[str, Any] = {}
@@ -78,10 +80,10 @@ class KafkaJob:
         self.written += number
 
     def start(self, **options: Any) -> Any:
-        rows = kafka_rows(self.spark, self.kafka.servers, self.source, **self.source_options)
+        rows = kafka_rows(self.spark, self.servers, self.source, **self.source_options)
         stream = numbered(environment(self.spark, str(self.directory / "state")), rows)
         writer = stream.write_stream.query_name("numbered").format("kafka").option("topic", self.target)
-        writer = writer.option("kafka.bootstrap.servers", self.kafka.servers)
+        writer = writer.option("kafka.bootstrap.servers", self.servers)
         if self.location is not None:
             writer = writer.option("checkpointLocation", str(self.location))
         for name, value in options.items():

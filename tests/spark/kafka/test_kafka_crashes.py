@@ -10,23 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.job.test_driver_crash import run_driver, start_driver
+from tests.spark.job.test_driver_crash import POINTS, run_driver, start_driver
 from tests.spark.kafka.kafka_jobs import check_numbered, messages
 from tests.stores.kafka_broker import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
-POINTS = ("driver.before_commit", "driver.after_commit", "driver.in_sink", "driver.after_sink")
 
 
 def log(directory: Path) -> str:
     return (directory / "driver.log").read_text()[-2000:]
 
 
-@pytest.mark.timeout(1_800)
-def test_a_driver_killed_at_every_step_loses_and_doubles_nothing(kafka: Kafka, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(2, marks=pytest.mark.timeout(1_200)),
+        pytest.param(200, marks=[pytest.mark.rare, pytest.mark.timeout(7_200)]),
+    ],
+)
+def test_a_driver_killed_at_every_step_loses_and_doubles_nothing(kafka: Kafka, tmp_path: Path, kills: int) -> None:
     """All that it has kept on its machine is gone at each start; the last runs are killed at any moment."""
     source, target = kafka.new_topic(), kafka.new_topic()
-    end = 320
+    end = 80 * (kills + 1)
     kafka.put(source, *messages(0, end))
     arguments = (kafka.servers, source, target)
     for point in POINTS:
@@ -34,9 +39,8 @@ def test_a_driver_killed_at_every_step_loses_and_doubles_nothing(kafka: Kafka, t
         assert (tmp_path / point).exists()
         shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     rng = random.Random(1)
-    deadline_s = time.monotonic() + 600
-    while len(kafka.values(target)) < end:
-        before = len(kafka.values(target))
+    while (before := len(kafka.values(target))) < end:
+        deadline_s = time.monotonic() + 240
         driver = start_driver(tmp_path, None, *arguments, module="kafka_driver")
         try:
             while len(kafka.values(target)) < min(end, before + 80):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
 from tests.spark.kafka.kafka_jobs import KafkaJob, environment, kafka_rows, messages, numbered
@@ -116,3 +118,40 @@ def test_topics_are_noted_by_their_source_beside_other_sources(job: KafkaJob, tm
     job.kafka.new_topic(name=other)
     with pytest.raises(LineageError, match=f"the topic '{other}' is another one"):
         start()
+
+
+@pytest.mark.long
+def test_topics_of_a_pattern_and_partitions_that_are_added_are_read_over_restarts(
+    job: KafkaJob, tmp_path: Path
+) -> None:
+    """With several tasks per partition, a limit of rows per batch, and rows without a key, which are one key."""
+    prefix = f"in-{job.source}"
+    first = job.kafka.new_topic(1, name=f"{prefix}-1")
+    options = {"subscribePattern": f"{prefix}-.*", "minPartitions": 5, "maxOffsetsPerTrigger": 60}
+
+    def run(rows: int) -> None:
+        reader = job.spark.readStream.format("kafka").option("kafka.bootstrap.servers", job.kafka.servers)
+        reader = reader.options(**options).option("startingOffsets", "earliest")
+        reader = reader.option("kafka.metadata.max.age.ms", 500)  # a topic that comes later is noticed within it
+        read = reader.load().selectExpr("cast(key as string) key", "cast(value as string) value")
+        stream = numbered(environment(job.spark, str(tmp_path / "state")), read)
+        sink = KafkaSink(job.kafka.servers, job.target)
+        query = stream.write_stream.query_name("numbered").foreach_batch(sink).start()
+        job.wait(query, rows)
+        query.stop()
+
+    job.kafka.put(first, *messages(0, 100))
+    job.kafka.put(first, *({"key": None, "value": str(i)} for i in range(100, 120)))
+    run(120)
+    [grown] = job.kafka.admin.create_partitions([NewPartitions(first, 3)]).values()
+    grown.result()
+    second = job.kafka.new_topic(2, name=f"{prefix}-2")
+    job.kafka.put(first, *messages(120, 200))
+    job.kafka.put(second, *messages(200, 300))
+    run(300)
+    read = [(m.key(), *map(int, m.value().split())) for m in job.kafka.messages(job.target)]
+    assert sorted(value for *_, value in read) == list(range(300))
+    numbers = Counter((key, number) for key, number, _ in read)
+    per_key = Counter(key for key, _, _ in read)
+    assert per_key[None] == 20
+    assert numbers == Counter((key, number) for key, count in per_key.items() for number in range(1, count + 1))

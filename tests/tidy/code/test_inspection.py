@@ -1,4 +1,4 @@
-"""msgspec decodes no class that it has not inspected before, in one thread at a time (`storage/format/inspection.py`)."""
+"""msgspec decodes only classes that it has inspected, in one thread at a time (`storage/format/inspection.py`)."""
 
 from __future__ import annotations
 

@@ -47,11 +47,18 @@ def test_make_alone_lists_the_commands() -> None:
         assert f"make {target} " in done.stdout
 
 
-@pytest.mark.parametrize(("target", "arguments"), [("demo", ""), ("demo-crash", " --crash")])
-def test_the_demo_commands_start_the_example(target: str, arguments: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "module", "arguments"),
+    [
+        ("demo", "examples.flights", ""),
+        ("demo-crash", "examples.flights", " --crash"),
+        ("demo-kafka", "examples.orders", ""),
+    ],
+)
+def test_the_demo_commands_start_the_example(target: str, module: str, arguments: str) -> None:
     recipe = recipe_of(target)
-    assert f"-m examples.flights{arguments}" in recipe
-    assert importlib.util.find_spec("examples.flights") is not None
+    assert f"-m {module}{arguments}" in recipe
+    assert importlib.util.find_spec(module) is not None
     assert "deploy/ensure_java.sh" in recipe
 
 
@@ -100,12 +107,15 @@ def test_spark_workers_run_with_the_python_of_the_environment() -> None:
 
 def test_make_test_runs_kinds_in_order_and_nothing_else() -> None:
     for target in ("test", "test-long", "test-all"):
-        quick, waiting = runs_of(target)
+        quick, waiting, *clusters = runs_of(target)
         kinds = ["unit", "property", "contract", "golden", "tidy", "simulation"]
         assert re.findall(r" tests/(\S+)", quick) == kinds
         assert re.findall(r" tests/(\S+)", waiting) == ["integration", "spark"]
-        for run, processes in ((quick, 4), (waiting, 2 if target == "test" else 1)):
+        for run, processes in ((quick, 4), (waiting, 2), *((run, 1) for run in clusters)):
             assert f" -n auto --dist worksteal --maxprocesses {processes} " in run
+        # Each test runs once: those with clusters of executors by themselves, if they are many.
+        assert [re.findall(r" (tests/\S+)", run) for run in clusters] == [["tests/spark/cluster"]] * len(clusters)
+        assert (" --ignore=tests/spark/cluster " in waiting) == bool(clusters) == (target != "test")
 
 
 def test_make_test_leaves_out_no_kind() -> None:

@@ -13,6 +13,9 @@ COVERED: dict[str, str] = {
     "make": "tests/tidy/commands/test_make.py::test_make_alone_lists_the_commands",
     "make demo": "tests/spark/test_documents.py::test_the_demo_ends_with_the_state_that_pandas_computes",
     "make demo-crash": "tests/spark/test_documents.py::test_the_demo_survives_kills_of_every_kind_of_process",
+    "make demo-kafka": "tests/spark/test_documents.py::test_the_demo_of_kafka_counts_each_order_once",
+    "make demo-kafka DEMO_ARGS='--kills 3'":
+        "tests/spark/test_documents.py::test_the_demo_of_kafka_counts_each_order_once",
     "make setup": ".ci/run",
     "make check": ".ci/run",
     "make test": ".ci/run",

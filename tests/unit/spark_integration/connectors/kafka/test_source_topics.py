@@ -20,6 +20,7 @@ HEAD = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n'
 
 def test_offsets_of_kafka_are_told_from_those_of_other_sources() -> None:
     lines = [b'{"t":{"1":7,"0":5},"u":{"0":0}}', b"12", b'{"logOffset":3}', b"-", b'{"t":{"0":1}}']
+    lines += [b'{"a":{"b":1}}']
     assert kafka_offsets(HEAD + b"\n".join(lines), 4) == {
         "0": {"t": {1: 7, 0: 5}, "u": {0: 0}},
         "4": {"t": {0: 1}},
