@@ -187,7 +187,7 @@ class StreamWriter:
         )
 
     def partition_by(self, *columns: str | Sequence[str]) -> StreamWriter:
-        """Partition a Delta table that is made by these columns, as Spark's `partitionBy`."""
+        """Partition files, or a Delta table that is made, by these columns, as Spark's `partitionBy`."""
         self._partition_by = [name for each in columns for name in ([each] if isinstance(each, str) else each)]
         return self
 
@@ -392,10 +392,8 @@ class StreamWriter:
 
     def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:
         path = path or take_option(options, "path")
-        if self._partition_by and self._format != DELTA:
-            raise InvalidRequestError(
-                "only format('delta') has partition_by; leave it out, or write with foreach_batch"
-            )
+        if self._partition_by and self._format in {None, KAFKA}:
+            raise InvalidRequestError("only files and format('delta') have partition_by; leave it out")
         if self._sink is not None:
             unused = sorted(options) + (["path"] if path else [])
             if unused:
@@ -431,6 +429,7 @@ class StreamWriter:
             path,
             plan.checkpoint_location,
             options,
+            partition_by=self._partition_by,
             begun_query_id=plan.begun_query_id,
         )
 

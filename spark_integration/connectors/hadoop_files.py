@@ -187,6 +187,12 @@ class HadoopDirectory:
             pass
         return infos
 
+    def move(self, name: str, target: str) -> None:
+        """Move a file or directory to a name that is free, in one that is there. Raises `MayHaveHappenedError`."""
+        with self._translated("moving", name):
+            if not self._files.rename(self._path(name), self._path(target)):
+                raise MayHaveHappenedError("moving failed, and the file system does not say why", object_name=name)
+
     def make_directory(self, name: str) -> None:
         """Make a directory and those above it. Raises `MayHaveHappenedError`."""
         with self._translated("making", name):

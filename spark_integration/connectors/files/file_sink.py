@@ -2,6 +2,7 @@
 
 ```
 <path>/batch_id=<N>/attempt-<seq>-<token>/part-…   output of batch N; `batch_id` is a partition column
+<path>/batch_id=<N>/<column>=<value>/attempt-<seq>-<token>/part-…   the same, if it has other partition columns, too
 <path>/_spark_metadata/<n>                         the files that count, as Spark's own file sink says it
 <path>/_varvite/owner                              the directory's owner: job id and query id
 <path>/_varvite/writer-<seq>-<token>               a driver run has begun to write with this commit
@@ -33,8 +34,10 @@ from __future__ import annotations
 import re
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
 
 import msgspec
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.files.parquet_file import EncodedFile, ParquetEncoder
@@ -47,10 +50,12 @@ from varvite.storage.fail_point import fail_point
 from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from varvite.spark_integration.connectors.hadoop_files import FileInfo
 
 VERSION: Final = 1
 MARKERS: Final = "_varvite"
@@ -63,8 +68,10 @@ ENTRY_TRIES: Final = 4
 _COMMIT: Final = re.compile(r"commit-(\d{20})(?:-([0-9a-f]+))?")
 _WRITER: Final = re.compile(r"writer-(\d{20})-([0-9a-f]+)")
 _ATTEMPT: Final = re.compile(r"attempt-(\d{20})-[0-9a-f]+")
-_PLACE: Final = re.compile(r"/(batch_id=(\d+)/[^/]+)(?:/[^/]+)?$")
+_PLACE: Final = re.compile(r"/(batch_id=(\d+)/(?:[^/]+=[^/]*/)*?[^/]+)(?:/[^/]+)?$")
 """At the end of a file's URI: the directory of its attempt, and its batch. Older versions wrote without attempts."""
+_NESTED: Final = re.compile(r"(?:[^/]+=[^/]*/)+attempt-(\d{20})-[0-9a-f]+")
+"""An attempt's directory below those of partition columns, all below the batch's."""
 _NO_SUCCESS_FILE: Final = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
@@ -148,6 +155,7 @@ class FileSink(Sink):
         checkpoint_location: str,
         options: Mapping[str, Any] | None = None,
         *,
+        partition_by: Sequence[str] = (),
         begun_query_id: str | None = None,
     ) -> None:
         """Check the arguments; nothing is read or written yet.
@@ -157,6 +165,7 @@ class FileSink(Sink):
             file_format: csv, json, orc or parquet.
             path: Directory; any URL that Spark can write to.
             checkpoint_location: Spark's checkpoint location of the query.
+            partition_by: Columns whose values name directories, as with Spark's `partitionBy`.
             begun_query_id: Id of a query that has begun, and whose location is empty until it starts.
             options: Options of Spark's writer for that format.
 
@@ -168,6 +177,7 @@ class FileSink(Sink):
         self._files = HadoopDirectory(spark, path)
         self._checkpoint = SparkCheckpoint(spark, checkpoint_location)
         self._begun_query_id = begun_query_id
+        self._partition_by = list(partition_by)
         self._options = dict(options or {})
         self._spark = spark
         self._encoder: ParquetEncoder | None = None
@@ -182,6 +192,16 @@ class FileSink(Sink):
         """The first that the run has written: a replaced driver may still write files of the same batch."""
         self._has_files = False
         self._writes = 0
+
+    def check_columns(self, schema: StructType) -> None:
+        missing = [name for name in self._partition_by if name not in schema.names]
+        if missing:
+            raise InvalidRequestError(f"the partition column {missing[0]!r} is not in the output")
+        if self._partition_by and set(self._partition_by) == set(schema.names):
+            raise InvalidRequestError("all columns are partition columns, so files would have none; leave one out")
+        for field in schema.fields:
+            if field.name in self._partition_by and isinstance(field.dataType, (ArrayType, MapType, StructType)):
+                raise InvalidRequestError(f"partition column `{field.name}` is of type {field.dataType.simpleString()}")
 
     def prepare(self, job_id: str) -> None:
         """Read the owner and the markers of the directory.
@@ -209,7 +229,7 @@ class FileSink(Sink):
         """Write one file without Spark, if it would be like Spark's; otherwise as `write`."""
         if self._encoder is None:
             self._encoder = ParquetEncoder.create(self._spark, self._format, self._options)
-        data = self._encoder.encode(table)
+        data = None if self._partition_by else self._encoder.encode(table)
         if data is None:
             super().write_table(table, commit)
             return
@@ -256,8 +276,45 @@ class FileSink(Sink):
     def _write_files(self, df: DataFrame, commit: SinkCommit) -> list[LoggedFile]:
         directory = attempt_directory(commit)
         writer = df.write.format(self._format).options(**_NO_SUCCESS_FILE, **self._options).mode("append")
+        if self._partition_by:
+            self._delete_attempt(commit)  # of an earlier call for the same commit
+            writer = writer.partitionBy(*self._partition_by)
         writer.save(self._files.url(directory))
-        return self._listed_files(directory)
+        return self._partitioned_files(directory) if self._partition_by else self._listed_files(directory)
+
+    def _partitioned_files(self, directory: str) -> list[LoggedFile]:
+        """Move the attempt's directory below those of the partition columns, and list its files.
+
+        Spark finds no columns above a directory that is none of a column.
+        """
+        batch, _, attempt = directory.partition("/")
+        names = (self._name_below(directory, info) for info in self._files.list_files(directory))
+        leaves = sorted({name.rpartition("/")[0] for name in names if _is_data(name)})
+        for leaf in leaves:
+            self._files.make_directory(f"{batch}/{leaf}")
+            self._files.move(f"{directory}/{leaf}", f"{batch}/{leaf}/{attempt}")
+        self._files.delete(directory)
+        return [file for leaf in leaves for file in self._listed_files(f"{batch}/{leaf}/{attempt}")]
+
+    def _delete_attempt(self, commit: SinkCommit) -> None:
+        """Delete the directories of the attempt with this commit."""
+        directory = attempt_directory(commit)
+        self._files.delete(directory)
+        batch, _, attempt = directory.partition("/")
+        for place, _ in self._nested_attempts(batch):
+            if place.endswith(f"/{attempt}"):
+                self._files.delete(f"{batch}/{place}")
+
+    def _nested_attempts(self, batch: str) -> set[tuple[str, int]]:
+        """(directory, seq) of the attempts at a batch that lie below directories of partition columns."""
+        if not self._partition_by:
+            return set()
+        names = (self._name_below(batch, info) for info in self._files.list_files(batch))
+        return {(match[0], int(match[1])) for match in map(_NESTED.match, names) if match}
+
+    @staticmethod
+    def _name_below(directory: str, info: FileInfo) -> str:
+        return unquote(info.url).rpartition(f"/{directory}/")[2]
 
     def _write_encoded(self, file: EncodedFile, commit: SinkCommit) -> list[LoggedFile]:
         directory = attempt_directory(commit)
@@ -280,7 +337,7 @@ class FileSink(Sink):
             try:
                 self._check_newest(commit)
             except FencedError:
-                self._files.delete(attempt_directory(commit))
+                self._delete_attempt(commit)
                 raise
             self._remove(log, commit)
         raise DidNotHappenError(
@@ -317,7 +374,7 @@ class FileSink(Sink):
         """Take the files of this batch and of later ones out of the log, and delete them; True if others are left."""
         removed, left = log.remove(lambda file: batch_of(file) >= commit.batch)
         for place in sorted({_place_of(file)[1] for file in removed}):
-            self._files.delete(place)
+            self._files.delete(unquote(place))
         return left > 0
 
     def _clean(self, commit: SinkCommit) -> None:
@@ -326,6 +383,9 @@ class FileSink(Sink):
         for match in map(_ATTEMPT.fullmatch, list(self._files.list_names(directory))):
             if match and int(match[1]) < commit.seq:
                 self._files.delete(f"{directory}/{match[0]}")
+        for place, seq in self._nested_attempts(directory):
+            if seq < commit.seq:
+                self._files.delete(f"{directory}/{place}")
 
     def _files_of_an_older_version(self) -> list[LoggedFile]:
         """Files of a directory that has no log yet: all of its batches count."""

@@ -57,6 +57,85 @@ class TestFileSink(SinkContract):
         return Directory(spark, tmp_path)
 
 
+class Partitioned(FileSink):
+    """Adds two columns to partition by."""
+
+    def write(self, df: DataFrame, commit: SinkCommit) -> None:
+        super().write(df.selectExpr("v", "v % 2 p", "if(v = 5, null, concat('a/b=c %é:', v % 3)) q"), commit)
+
+
+class PartitionedDirectory(Directory):
+    """The same with partition columns."""
+
+    def open(self) -> Sink:
+        location, out = str(self._tmp_path / "checkpoint"), str(self._tmp_path / "out")
+        sink = Partitioned(self._spark, "parquet", out, location, partition_by=["p", "q"])
+        sink.prepare(JOB)
+        return sink
+
+    def values(self) -> list[int]:
+        if not any((self._tmp_path / "out").glob("batch_id=*/**/*.parquet")):
+            return []
+        found = self._spark.read.parquet(str(self._tmp_path / "out")).collect()
+        assert all(row.p == row.v % 2 for row in found)
+        assert {row.q for row in found} <= {"a/b=c %é:0", "a/b=c %é:1", "a/b=c %é:2", None}
+        values = sorted(row.v for row in found)
+        files = (self._tmp_path / "out").glob("batch_id=*/p=*/q=*/attempt-*/*.parquet")
+        assert sorted(v for file in files for v in pq.ParquetFile(file).read()["v"].to_pylist()) == values
+        assert not any((self._tmp_path / "out").glob("batch_id=*/attempt-*"))
+        return values
+
+
+@pytest.mark.long
+class TestPartitionedFileSink(SinkContract):
+    @pytest.fixture
+    def output(self, spark: SparkSession, tmp_path: Path, checkpoint: Path) -> Directory:
+        return PartitionedDirectory(spark, tmp_path)
+
+
+@pytest.mark.parametrize("step", ["_begin", "_partitioned_files"])
+def test_a_driver_that_stood_still_with_partitions_doubles_nothing(
+    spark: SparkSession, tmp_path: Path, checkpoint: Path, step: str
+) -> None:
+    directory = PartitionedDirectory(spark, tmp_path)
+    directory.open().write(rows(spark, 1), commit(0, 2))
+
+    def take_over() -> None:
+        directory.open().write(rows(spark, 4, 5), commit(1, 6))
+
+    older = paused(directory.open(), step, take_over)  # type: ignore[arg-type]
+    with pytest.raises(FencedError):
+        older.write(rows(spark, 2, 3), commit(1, 4))
+    assert directory.values() == [1, 4, 5]
+
+
+def test_what_a_killed_driver_left_in_partitions_goes(spark: SparkSession, tmp_path: Path, checkpoint: Path) -> None:
+    """In its own directory, or moved already."""
+    directory = PartitionedDirectory(spark, tmp_path)
+    for number, step in enumerate(["_partitioned_files", "_add_entry"]):
+        sink = directory.open()
+
+        def die(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        setattr(sink, step, die)
+        with pytest.raises(KeyboardInterrupt):
+            sink.write(rows(spark, 7, 8), commit(0, 2 + number))
+    directory.open().write(rows(spark, 1), commit(0, 9))
+    assert directory.values() == [1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"), [(["x"], "'x' is not in the output"), (["v", "w"], "all columns"), (["w"], "array<bigint>")]
+)
+def test_partition_columns_that_cannot_be_are_refused(
+    spark: SparkSession, tmp_path: Path, columns: list[str], message: str
+) -> None:
+    sink = FileSink(spark, "parquet", str(tmp_path / "out"), str(tmp_path / "c"), partition_by=columns)
+    with pytest.raises(InvalidRequestError, match=message):
+        sink.check_columns(spark.range(1).selectExpr("id v", "array(id) w").schema)
+
+
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """A checkpoint location of a query that has been started."""

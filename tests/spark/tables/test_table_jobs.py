@@ -163,3 +163,19 @@ def test_what_does_not_fit_is_an_error_of_start(
     with pytest.raises(InvalidRequestError, match=message):
         writer.start(str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_files_are_partitioned_as_spark_partitions_them(
+    spark: SparkSession, processed: DataStream, tmp_path: Path
+) -> None:
+    writer = processed.write_stream.format("parquet").partitionBy("k").query_name("job").trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "out")).awaitTermination()
+    written = spark.read.parquet(str(tmp_path / "out"))
+    written.write.partitionBy("k").parquet(str(tmp_path / "sparks"))
+    for directory in ("out", "sparks"):
+        frame = spark.read.parquet(str(tmp_path / directory))
+        assert sorted((row.k, row.v) for row in frame.where("k <> 'b'").collect()) == [("a", 1), ("a", 3), ("c", 4)]
+    with pytest.raises(InvalidRequestError, match="partition column 'day'"):
+        processed.write_stream.format("json").partition_by("day").query_name("other").option(
+            "checkpointLocation", str(tmp_path / "c2")
+        ).start(str(tmp_path / "out2"))
