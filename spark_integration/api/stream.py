@@ -15,7 +15,13 @@ from varvite.spark_integration.api.connected import ConnectedStreams
 from varvite.spark_integration.api.spelling import with_spark_keywords
 from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
 from varvite.spark_integration.api.writer import DataStreamSink, StreamWriter
-from varvite.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
+from varvite.spark_integration.functions.keyed_operations import (
+    AccumulateFunction,
+    KeyedFilter,
+    KeyedFlatMap,
+    KeyedMap,
+    KeyedReduce,
+)
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
@@ -23,8 +29,10 @@ from varvite.spark_integration.functions.stateless import (
     ProcessFunction,
     check_function,
 )
-from varvite.spark_integration.operators.windows.assigners import GlobalWindows
-from varvite.spark_integration.operators.windows.builtin_triggers import CountTrigger, PurgingTrigger
+from varvite.spark_integration.operators.windows.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+)
 from varvite.spark_integration.plan.branches import check_can_meet
 from varvite.spark_integration.plan.column_operators import (
     aggregate_operator,
@@ -51,6 +59,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+    from varvite.spark_integration.functions.keyed_operations import Accumulation
     from varvite.spark_integration.functions.output_tag import OutputTag
     from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
     from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
@@ -392,9 +401,47 @@ class KeyedStream(DataStream):
         """Divide each key's elements by time (docs/guide/windows.md). Raises `InvalidRequestError` for no windows."""
         return WindowedStream(self._transformation.elements, self.add_operator, window_assigner)
 
-    def count_window(self, size: int) -> WindowedStream:
-        """Windows of this many elements of a key. Raises `InvalidRequestError` below 1."""
-        return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Windows of this many elements of a key, which fire when they are full.
+
+        Args:
+            size: Elements of a window.
+            slide: Elements from the begin of one to the begin of the next; 0: they follow one another.
+
+        Raises:
+            InvalidRequestError: The size is below 1, or the slide below 0.
+        """
+        assigner = CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
+        return self.window(assigner)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """For each element the first one with the sum so far at a position.
+
+        Args:
+            position_to_sum: Position or name of a field; 0 for elements that have no fields.
+        """
+        return self._accumulated("sum", position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """For each element the first one with the smallest value so far at a position."""
+        return self._accumulated("min", position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """For each element the first one with the largest value so far at a position."""
+        return self._accumulated("max", position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """For each element the first of those so far with the smallest value at a position."""
+        return self._accumulated("min_by", position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """For each element the first of those so far with the largest value at a position."""
+        return self._accumulated("max_by", position_to_max_by)
+
+    def _accumulated(self, kind: Accumulation, position: Any) -> DataStream:
+        elements = self._transformation.elements
+        function = KeyedReduce(AccumulateFunction(kind, position), elements)
+        return self.add_operator("reduce", function, elements)
 
     def aggregate(
         self,
