@@ -14,6 +14,8 @@ from varvite.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from varvite.spark_integration.functions.timers import TimerService
+
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
@@ -50,6 +52,14 @@ class KeySelector(Function, Generic[IN, OUT]):
         """The element's key; the same for the same element every time."""
 
 
+class Partitioner(Function):
+    """Chooses the partition of an element; `partition_custom`, which takes it, is not possible here."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """The partition of a key, from 0."""
+
+
 class ProcessFunction(Function, Generic[IN, OUT]):
     """A function on a stream that is not keyed: no state, any number of elements out."""
 
@@ -59,6 +69,10 @@ class ProcessFunction(Function, Generic[IN, OUT]):
         @abstractmethod
         def timestamp(self) -> int | None:
             """The element's event time, milliseconds since the epoch; None if none was assigned."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """The machine's time. Timers and the watermark raise `InvalidRequestError`: they need keys."""
 
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Iterable[OUT] | None:

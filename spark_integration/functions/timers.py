@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from varvite.changelog.keyed.overlays.timers import DueTimer
     from varvite.changelog.keyed.timers import KeyedTimers
     from varvite.changelog.types.contract import TypeInformation
+    from varvite.storage.clock import Clock
 
 __all__ = ["MIN_WATERMARK", "KeyedTimerService", "TimeDomain", "TimerService"]
 
@@ -57,6 +58,40 @@ class TimerService(ABC):
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
         """Remove a timer; nothing happens if there is none. Raises `InvalidRequestError` for no time."""
+
+
+class UnkeyedTimerService(TimerService):
+    """The service of functions without keys: the machine's time, and no timers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def current_processing_time(self) -> int:
+        """The machine's time: a function without keys may run before the batch has one."""
+        return self._clock.now_ms()
+
+    def current_watermark(self) -> int:
+        """Not possible. Raises `InvalidRequestError` always, as do the others."""
+        raise _needs_keys("current_watermark")
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        raise _needs_keys(f"register_processing_time_timer({timestamp!r})")
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        raise _needs_keys(f"register_event_time_timer({timestamp!r})")
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        raise _needs_keys(f"delete_processing_time_timer({timestamp!r})")
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        raise _needs_keys(f"delete_event_time_timer({timestamp!r})")
+
+
+def _needs_keys(call: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{call}: a function on a stream without keys has no timers and no watermark; call key_by before, and give a "
+        "KeyedProcessFunction"
+    )
 
 
 class KeyedTimerService(TimerService):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.elements.arrow_rows import RowReader
     from varvite.spark_integration.elements.side_by_side import ConnectedElements, ConnectedReader
     from varvite.spark_integration.elements.types import ElementReader, ElementType
+    from varvite.spark_integration.functions.metrics import MetricRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,15 @@ class ElementOperator:
 class OperatorElements:
     """An `ElementOperator` in its state worker, instead of the runner's row writer."""
 
-    def __init__(self, operator: ElementOperator, uid: str, place: ChainPlace) -> None:
+    def __init__(
+        self, operator: ElementOperator, uid: str, place: ChainPlace, metrics: MetricRegistry | None = None
+    ) -> None:
         """Load and open everything but the function itself. Raises `StepError`."""
         self._operator = operator
         self._writer = operator.output.writer(uid)
-        self._chain = FunctionChain(operator.steps, operator.key, place)
+        self._chain = FunctionChain(operator.steps, operator.key, place, metrics)
         self._is_followed = bool(operator.steps) or operator.key is not None
-        self._sides = [_SideWriter(side, uid, place) for side in operator.sides]
+        self._sides = [_SideWriter(side, uid, place, metrics) for side in operator.sides]
         self.function: Any = cloudpickle.loads(operator.function)
         """The user's function, not yet opened."""
         self._chain.open()
@@ -109,10 +112,10 @@ class OperatorElements:
 class _SideWriter:
     """A side output in its state worker."""
 
-    def __init__(self, side: SideOutput, uid: str, place: ChainPlace) -> None:
+    def __init__(self, side: SideOutput, uid: str, place: ChainPlace, metrics: MetricRegistry | None) -> None:
         self._side = side
         self._writer = side.output.writer(uid)
-        self.chain = FunctionChain(side.steps, None, place)
+        self.chain = FunctionChain(side.steps, None, place, metrics)
 
     def columns(self, tagged: list[Any]) -> pa.StructArray:
         """The rows of this output among all tagged elements. Raises `StepError`, `InvalidRequestError`."""

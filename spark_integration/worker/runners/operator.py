@@ -21,6 +21,7 @@ from varvite.spark_integration.elements.input_errors import UnreadableInputError
 from varvite.spark_integration.elements.key_group_order import in_key_group_order
 from varvite.spark_integration.elements.row_values import event_times_ms
 from varvite.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
+from varvite.spark_integration.functions.metrics import MetricRegistry
 from varvite.spark_integration.functions.output_tag import untagged
 from varvite.spark_integration.functions.returned import returned
 from varvite.spark_integration.functions.timer_hearing import hears_timers
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from varvite.changelog.keyed.backend import KeyedStateBackend
     from varvite.changelog.types.contract import TypeInformation
+    from varvite.spark_integration.messages.user_metrics import UserMetric
 
 ANSWER_ROWS: Final = 10_000
 """Rows per answer batch."""
@@ -145,6 +147,7 @@ class OperatorRunner:
             request.max_parallelism,
             job_parameters=request.job_parameters,
             operator_states=self.operator_states,
+            metrics=MetricRegistry(),
         )
         try:
             self._function = loaded = self._loaded(function, partition)
@@ -169,8 +172,13 @@ class OperatorRunner:
             return loaded
         request = self._request
         place = ChainPlace(partition, request.parallelism, request.max_parallelism, request.job_parameters)
-        self._elements = self._writer = OperatorElements(loaded, request.operator, place)
+        self._elements = self._writer = OperatorElements(loaded, request.operator, place, self._runtime_context.metrics)
         return self._elements.function
+
+    def metrics(self) -> tuple[UserMetric, ...]:
+        """The metrics of the functions since the last call."""
+        registry = self._runtime_context.metrics
+        return () if registry is None else registry.take()
 
     @property
     def fires_first(self) -> bool:
