@@ -30,12 +30,12 @@ class ConnectedStreams:
         self._first = first
         self._second = second
 
-    def key_by(self, key1: Any, key2: Any, key_type: TypeLike | None = None) -> ConnectedStreams:
+    def key_by(self, key_selector1: Any, key_selector2: Any, key_type: TypeLike | None = None) -> ConnectedStreams:
         """Divide both streams by key; elements with equal keys meet.
 
         Args:
-            key1: Key of the first stream: a key function or a column's name, or a list of columns' names.
-            key2: Key of the second stream.
+            key_selector1: Key of the first stream: a key function or a column's name, or a list of columns' names.
+            key_selector2: Key of the second stream.
             key_type: Of keys that functions give; see `DataStream.key_by`.
 
         Raises:
@@ -43,7 +43,7 @@ class ConnectedStreams:
         """
         keyed = [
             stream.key_by(*(key if isinstance(key, (list, tuple)) else (key,)), key_type=key_type)
-            for stream, key in ((self._first, key1), (self._second, key2))
+            for stream, key in ((self._first, key_selector1), (self._second, key_selector2))
         ]
         return ConnectedStreams(*keyed)
 

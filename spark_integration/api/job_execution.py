@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,18 +40,6 @@ _log: Final = logging.getLogger(__name__)
 DEFAULT_JOB: Final = "job"
 _SPARK_DIRECTORY: Final = "_spark"
 """Not a valid name of a job, so it cannot collide with one."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobExecutionResult:
-    """The result of `execute`, when the job has ended."""
-
-    job_name: str
-    net_runtime_ms: int
-
-    def get_net_runtime(self) -> int:
-        """Milliseconds from the start to the end."""
-        return self.net_runtime_ms
 
 
 def job_name_of(name: str | None) -> str:

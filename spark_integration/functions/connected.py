@@ -5,7 +5,7 @@ The operator reads one stream of (number of the stream, element) pairs; both str
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from varvite.changelog.api.functions import Function
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from varvite.spark_integration.functions.keyed import RuntimeContext
+    from varvite.spark_integration.functions.timers import TimerService
 
 K = TypeVar("K")
 IN1 = TypeVar("IN1")
@@ -45,6 +46,29 @@ class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
     @abstractmethod
     def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
         """The elements that take the place of this one of the second stream; None for no element."""
+
+
+class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
+    """A function on two connected streams without keys: no state of keys, and no timers."""
+
+    class Context(ABC):
+        """About the element being processed; valid only during the call, the same object every time."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """The element's event time, milliseconds since the epoch; None if none was assigned."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Times, and timers, which raise `InvalidRequestError`: they need keys."""
+
+    @abstractmethod
+    def process_element1(self, value: IN1, ctx: CoProcessFunction.Context) -> Iterable[OUT] | None:
+        """Process an element of the first stream; the elements that come out, usually by `yield`, or None."""
+
+    @abstractmethod
+    def process_element2(self, value: IN2, ctx: CoProcessFunction.Context) -> Iterable[OUT] | None:
+        """Process an element of the second stream, as `process_element1`."""
 
 
 class KeyedCoProcessFunction(Function, Generic[K, IN1, IN2, OUT]):

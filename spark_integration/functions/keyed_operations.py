@@ -111,12 +111,13 @@ class AccumulateFunction(ReduceFunction[Any]):
         self._position = position
 
     def reduce(self, value1: Any, value2: Any) -> Any:
-        has_fields = isinstance(value2, (tuple, list))
+        has_fields = issubclass(type(value2), (tuple, list))
         if not has_fields and self._position != 0:
             raise InvalidRequestError(
                 f"{self._kind}({self._position!r}): the element {value2!r} has no fields; give 0, or nothing"
             )
-        first, second = (v[self._position] if has_fields else v for v in (value1, value2))
+        position: Any = self._position
+        first, second = (value1[position], value2[position]) if has_fields else (value1, value2)
         is_second = self._kind != "sum" and (second < first if self._kind.startswith("min") else second > first)
         if self._kind.endswith("_by"):
             return value2 if is_second else value1

@@ -13,7 +13,8 @@ from varvite.changelog.api.time_spans import milliseconds_of
 from varvite.spark_integration.elements.types import RowElements, united_elements
 from varvite.spark_integration.functions.output_tag import OutputTag
 from varvite.spark_integration.functions.pickling import pickle_step
-from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
+from varvite.spark_integration.functions.watermark_strategy import KeptTimestamps, WatermarkStrategy
+from varvite.spark_integration.options.flink_values import log_without_effect
 from varvite.spark_integration.plan.branches import check_can_meet
 from varvite.spark_integration.plan.operator import (
     check_columns,
@@ -184,20 +185,31 @@ def step(before: Transformation, kind: StepKind, function: Any, elements: Elemen
     )
 
 
-def timestamps(before: Transformation, strategy: WatermarkStrategy) -> StepTransformation:
-    """A step that gives each element a timestamp.
+def timestamps(before: Transformation, strategy: WatermarkStrategy) -> Transformation:
+    """A step that gives each element a timestamp; the node itself if there is none to give.
+
+    A strategy without an assigner keeps the timestamps that the elements have.
 
     Raises:
-        InvalidRequestError: It is not a strategy, or one without a timestamp assigner.
+        InvalidRequestError: It is not a strategy.
     """
     if not isinstance(strategy, WatermarkStrategy):
         raise InvalidRequestError(f"a WatermarkStrategy is needed, not {strategy!r}")
-    if strategy.assigner is None:
-        raise InvalidRequestError(
-            "the strategy does not say where time stamps come from: add with_timestamp_assigner(...)"
-        )
-    node = step(before, "timestamps", strategy.assigner, before.elements)
+    assigner = strategy.assigner
+    if assigner is None:
+        if not any(_has_timestamps(node) for node in before.lineage()):
+            log_without_effect(
+                "assign_timestamps_and_watermarks", "the elements have no time stamps: add with_timestamp_assigner(...)"
+            )
+            return before
+        assigner = KeptTimestamps()
+    node = step(before, "timestamps", assigner, before.elements)
     return replace(node, watermark_delay_ms=strategy.delay_ms, idle_timeout_ms=strategy.idle_timeout_ms)
+
+
+def _has_timestamps(node: Transformation) -> bool:
+    of_source = isinstance(node, DataFrameSource) and node.event_time is not None and node.event_time.column is not None
+    return of_source or (isinstance(node, StepTransformation) and node.step == "timestamps")
 
 
 def union(nodes: Sequence[Transformation]) -> UnionTransformation:

@@ -46,6 +46,11 @@ class TimeWindow(Window):
     def max_timestamp(self) -> int:
         return self.end - 1
 
+    @staticmethod
+    def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
+        """Begin of the tumbling window of a timestamp, all in milliseconds."""
+        return timestamp - (timestamp - offset) % window_size
+
     def intersects(self, other: TimeWindow) -> bool:
         """True if the windows overlap or touch, as in Flink."""
         return self.start <= other.end and self.end >= other.start

@@ -341,7 +341,7 @@ ROLLING: dict[str, list[tuple[Any, ...]]] = {
     "min_by": [("a", 3, "x"), ("a", 1, "y"), ("a", 1, "y"), ("a", 1, "y")],
     "max_by": [("a", 3, "x"), ("a", 3, "x"), ("a", 5, "z"), ("a", 5, "z")],
 }
-"""What PyFlink 2.3 gives for these values at position 1."""
+"""The output of PyFlink 2.3 for these values at position 1."""
 FIELDS = [Types.STRING(), Types.LONG(), Types.STRING()]
 
 

@@ -229,7 +229,6 @@ def test_what_cannot_be_is_said_at_its_line(env: StreamExecutionEnvironment, num
         "no canonical bytes": lambda: numbers.key_by(lambda x: x, key_type=Types.LIST(Types.LONG())),
         "columns have their own types": lambda: numbers.key_by("value", key_type=Types.LONG()),
         "columns or a function": lambda: numbers.key_by(7),
-        "with_timestamp_assigner": lambda: numbers.assign_timestamps_and_watermarks(strategy),
         "TimestampAssigner": lambda: strategy.with_timestamp_assigner(str),
         "WatermarkStrategy is needed": lambda: numbers.assign_timestamps_and_watermarks(5),
         "no span of time": lambda: WatermarkStrategy.for_bounded_out_of_orderness(5),
