@@ -246,11 +246,11 @@ class StreamExecutionEnvironment:
         """These elements, in their order as long as they stay in one partition; then the stream ends.
 
         Args:
-            collection: At least one element, at most 64 MiB as columns; copied now.
+            collection: At most 64 MiB as columns; copied now. Without elements the stream ends at once.
             type_info: Type of the elements. None: any objects, pickled.
 
         Raises:
-            InvalidRequestError: No element, too many, or one that is not of the type.
+            InvalidRequestError: Too many elements, or one that is not of the type.
         """
         return DataStream(self, collection_source(elements_of(type_info), collection))
 

@@ -219,7 +219,6 @@ def test_what_cannot_be_is_said_at_its_line(env: StreamExecutionEnvironment, num
     lock = threading.Lock()
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     wrong: dict[str, Any] = {
-        "at least one element": lambda: env.from_collection([]),
         "an int is needed": lambda: env.from_collection(["x"], Types.LONG()),
         "is not a type": lambda: numbers.map(str, 5),
         "needs a uid": lambda: keyed.process(Same(), "value string"),
