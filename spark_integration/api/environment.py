@@ -12,8 +12,9 @@ from varvite.changelog.commit.options import CHANGELOG_ENABLED
 from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.execution_plan import execution_plan
-from varvite.spark_integration.api.job_execution import collect, start_job
+from varvite.spark_integration.api.job_execution import collect, nothing_to_execute, start_jobs
 from varvite.spark_integration.api.session import is_one_machine, local_session, use_this_python
+from varvite.spark_integration.api.several_queries import SeveralQueries
 from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.api.writer import default_parallelism
 from varvite.spark_integration.connectors.collection import collection_source
@@ -392,15 +393,20 @@ class StreamExecutionEnvironment:
         """
         return self.execute_async(job_name).get_job_execution_result().result()
 
-    def execute_async(self, job_name: str | None = None) -> VarviteStreamingQuery:
-        """As `execute`, without waiting: returns a `JobClient`, which is Spark's `StreamingQuery`, too."""
+    def execute_async(self, job_name: str | None = None) -> VarviteStreamingQuery | SeveralQueries:
+        """As `execute`, without waiting: returns a `JobClient`, which is Spark's `StreamingQuery`, too.
+
+        A program that writes several streams is several queries, of the job's name and of that with `-2`, `-3` and so
+        on; the side outputs of a stream's last stateful operator are written with it.
+        """
         sinks, self._sinks = self._sinks, []
-        return start_job(self, sinks, job_name)
+        queries = start_jobs(self, sinks, job_name)
+        return queries[0] if len(queries) == 1 else SeveralQueries(queries)
 
     def get_execution_plan(self) -> str:
         """The steps that lead to the registered sinks, as JSON. Raises `InvalidRequestError` if there are none."""
         if not self._sinks:
-            raise InvalidRequestError("there is nothing to execute, and so no plan: end a stream with print()")
+            raise nothing_to_execute()
         return execution_plan(self._sinks, self.graph_settings, self.get_parallelism())
 
     def close(self) -> None:

@@ -285,12 +285,14 @@ class DataStream:
         return self.followed_by(with_watermark(self._transformation, column, delay))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The elements that the function of this stateful operator yields as `(output_tag, value)`.
+        """The elements that the function of this operator yields as `(output_tag, value)`.
 
-        The side output may go through stateless functions and be printed or written, beside the main output or alone.
+        That of a stateful operator may go through stateless functions and be printed or written, beside the main
+        output or alone. That of a process function without keys is a stream like any other; the function is called once
+        for each of its outputs that is read.
 
         Raises:
-            InvalidRequestError: Not an `OutputTag`, or the stream is not the output of a stateful operator.
+            InvalidRequestError: Not an `OutputTag`, or the stream is not the output of such a function.
         """
         return self.followed_by(side_output(self._transformation, output_tag))
 

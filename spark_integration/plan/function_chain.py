@@ -19,6 +19,7 @@ from pyspark import cloudpickle
 from varvite.changelog.api.functions import Function
 from varvite.changelog.working_stores.timer_form import held_ms
 from varvite.spark_integration.functions.keyed import MIN_WATERMARK, NoKeyedState, OperatorRuntimeContext
+from varvite.spark_integration.functions.output_tag import is_tagged, untagged
 from varvite.spark_integration.functions.returned import returned
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
@@ -243,7 +244,21 @@ def _process(function: Any, name: str) -> Any:
         context.element_timestamp = stamp
         return call(element, context)
 
-    return _spread(process, name)
+    return _without_tagged(_spread(process, name))
+
+
+def _without_tagged(process: Any) -> Any:
+    """The main output of a process function: its side outputs are read by steps of their own."""
+
+    def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
+        output, stamps = process(elements, stamps)
+        if not any(map(is_tagged, output)):
+            return output, stamps
+        if stamps is not None:
+            stamps = [stamp for element, stamp in zip(output, stamps, strict=True) if not is_tagged(element)]
+        return untagged(output), stamps
+
+    return run
 
 
 def _spread(call: Callable[[Any, int | None], Any], name: str) -> Any:

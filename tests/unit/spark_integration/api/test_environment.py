@@ -96,7 +96,7 @@ def test_what_would_change_results_is_refused_with_what_to_do(
         (lambda: env.add_source(object()), r"from_dataframe"),
         (lambda: env.create_input(object()), r"from_dataframe"),
         (lambda: env.get_config().disable_auto_generated_uids(), "uid"),
-        (lambda: env.get_execution_plan(), "nothing to execute"),
+        (env.get_execution_plan, "nothing to execute"),
     ):
         with pytest.raises(InvalidRequestError, match=remedy):
             call()
