@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from varvite.changelog.api.functions import Function
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.keyed_operations import KeyedFunction
+from varvite.spark_integration.functions.timers import UnkeyedTimerService
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,6 +106,48 @@ class KeyedCoProcess(KeyedFunction):
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any] | None:
         return self.function.on_timer(timestamp, ctx)
+
+
+class UnkeyedCoFunction(KeyedFunction):
+    """A function on two streams without keys, as a function on pairs: one instance gets all of them.
+
+    Args:
+        function: The user's.
+        keyed: The form of such a function on pairs.
+    """
+
+    def __init__(self, function: Any, keyed: type[KeyedFunction]) -> None:
+        super().__init__(function)
+        self._pairs = keyed(function)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        context: Any = runtime_context
+        self._pairs.open(context.without_keyed_state())
+        self._context = _UnkeyedContext()
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
+        self._context.of = ctx
+        return self._pairs.process_element(value, self._context)
+
+    def close(self) -> None:
+        self._pairs.close()
+
+
+class _UnkeyedContext(CoProcessFunction.Context):
+    """The context that a function without keys gets for every element."""
+
+    of: Any = None
+    """The operator's."""
+
+    def timestamp(self) -> int | None:
+        return self.of.timestamp()
+
+    def timer_service(self) -> TimerService:
+        return UnkeyedTimerService(self)
+
+    def now_ms(self) -> int:
+        """Time of the batch."""
+        return self.of.current_processing_time()
 
 
 class KeyedCoMap(KeyedFunction):

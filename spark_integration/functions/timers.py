@@ -8,7 +8,7 @@ watermark comes after the rows; until then it is that of the previous batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from varvite.changelog.keyed.timers import TimeDomain, timer_schema
 from varvite.storage.errors import InvalidRequestError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from varvite.changelog.keyed.overlays.timers import DueTimer
     from varvite.changelog.keyed.timers import KeyedTimers
     from varvite.changelog.types.contract import TypeInformation
-    from varvite.storage.clock import Clock
 
 __all__ = ["MIN_WATERMARK", "KeyedTimerService", "TimeDomain", "TimerService"]
 
@@ -60,14 +59,22 @@ class TimerService(ABC):
         """Remove a timer; nothing happens if there is none. Raises `InvalidRequestError` for no time."""
 
 
-class UnkeyedTimerService(TimerService):
-    """The service of functions without keys: the machine's time, and no timers."""
+class TimeSource(Protocol):
+    """Tells the time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+
+class UnkeyedTimerService(TimerService):
+    """The service of functions without keys: the time, and no timers."""
+
+    def __init__(self, clock: TimeSource) -> None:
+        """Keep the clock: the machine's where a function may run before the batch has a time."""
         self._clock = clock
 
     def current_processing_time(self) -> int:
-        """The machine's time: a function without keys may run before the batch has one."""
         return self._clock.now_ms()
 
     def current_watermark(self) -> int:

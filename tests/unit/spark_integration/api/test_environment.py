@@ -12,10 +12,13 @@ from varvite.common import Configuration, ExecutionConfig
 from varvite.datastream import (
     DataStream,
     EmbeddedRocksDBStateBackend,
+    KeyedProcessFunction,
     MemorySize,
+    OutputTag,
     SlotSharingGroup,
     StreamExecutionEnvironment,
 )
+from varvite.spark_integration.api.job_execution import job_of, queries_of
 from varvite.spark_integration.connectors.collection import collection_source
 from varvite.spark_integration.plan.operator import elements_of
 from varvite.storage.errors import InvalidRequestError
@@ -154,3 +157,23 @@ def test_configurations_are_joined_and_lists_are_read() -> None:
     assert Configuration().set_bytearray("k", bytearray(b"v")).get_bytearray("k", bytearray()) == bytearray(b"v")
     assert Configuration.parse_list_value("['a', \"b\", c]") == ["a", "b", "c"]
     assert (Configuration.parse_list_value("a;b"), Configuration.parse_list_value("")) == (["a", "b"], [])
+
+
+def test_a_query_writes_one_stream_and_the_side_outputs_of_its_last_operator(pairs: DataStream) -> None:
+    class Same(KeyedProcessFunction[Any, Any, Any]):
+        def process_element(self, value: Any, ctx: Any) -> Any: ...
+
+    keyed = pairs.key_by(lambda pair: pair[0], Types.STRING())
+    first, second = keyed.process(Same()), keyed.process(Same())
+    ends = {
+        "in": pairs, "first": first, "late": first.get_side_output(OutputTag("late")), "mapped": first.map(str),
+        "second": second, "alone": keyed.process(Same()).get_side_output(OutputTag("late")),
+    }  # fmt: skip
+    names = {stream.transformation: name for name, stream in ends.items()}
+    sinks: list[tuple[Any, Any]] = [(stream.transformation, None) for stream in ends.values()]
+    sinks.append((pairs.transformation, None))
+    assert [[names[end] for end, _ in query] for query in queries_of(sinks)] == [
+        ["in", "in"], ["first", "late"], ["mapped"], ["second"], ["alone"],
+    ]  # fmt: skip
+    assert [job_of("Word Count!", number) for number in range(3)] == ["Word-Count", "Word-Count-2", "Word-Count-3"]
+    assert len(job_of("x" * 200, 1)) <= 128

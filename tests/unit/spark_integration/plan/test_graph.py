@@ -247,13 +247,6 @@ def test_time_stamps_after_a_stateful_operator_are_refused(numbers: DataStream) 
         plan_of(stream)
 
 
-def test_two_streams_cannot_be_printed_by_one_job(env: StreamExecutionEnvironment, numbers: DataStream) -> None:
-    numbers.print()
-    numbers.map(str).print()
-    with pytest.raises(InvalidRequestError, match="2 different streams"):
-        env.execute("two")
-
-
 def test_failures_add_up() -> None:
     failures = StepFailures()
     zero = failures.zero([])
