@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from varvite.spark_integration.elements.side_by_side import with_side_outputs
 from varvite.spark_integration.functions.output_tag import is_tagged, untagged
-from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Step
+from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
 
 if TYPE_CHECKING:
     from varvite.spark_integration.elements.arrow_rows import RowReader
@@ -53,6 +53,8 @@ class ElementOperator:
     """Functions on its output."""
     key: KeyStep | None = None
     """The key function of the next operator: one more column."""
+    event_time_out: bool = False
+    """The next operator reads event times: one more column, with that of each element that the function yields."""
     sides: tuple[SideOutput, ...] = ()
     """Side outputs that are read: a column with the output's number, and a struct column for each."""
 
@@ -68,6 +70,8 @@ class OperatorElements:
         self._writer = operator.output.writer(uid)
         self._chain = FunctionChain(operator.steps, operator.key, place, metrics)
         self._is_followed = bool(operator.steps) or operator.key is not None
+        self.has_times = operator.event_time_out
+        """`columns` takes pairs of an event time and an element."""
         self._sides = [_SideWriter(side, uid, place, metrics) for side in operator.sides]
         self.function: Any = cloudpickle.loads(operator.function)
         """The user's function, not yet opened."""
@@ -89,17 +93,23 @@ class OperatorElements:
             InvalidRequestError: An element does not fit the output's type.
         """
         tagged: list[Any] = []
-        if any(map(is_tagged, rows)):
+        stamps: Stamps = None
+        if self.has_times:
+            rows = [pair for pair in rows if not is_tagged(pair[1])]  # no side output of this operator is read
+            stamps, rows = [stamp for stamp, _ in rows], [element for _, element in rows]
+        elif any(map(is_tagged, rows)):
             tagged = [pair for pair in rows if is_tagged(pair)]
             rows = untagged(rows)
-        main = self._main_columns(rows)
+        main = self._main_columns(rows, stamps)
         return with_side_outputs(main, [side.columns(tagged) for side in self._sides]) if self._sides else main
 
-    def _main_columns(self, rows: list[Any]) -> list[pa.Array]:
+    def _main_columns(self, rows: list[Any], stamps: Stamps) -> list[pa.Array]:
         if self._is_followed:
             rows = self._operator.yields.conform(rows)
-        elements, _ = self._chain.run(rows)
+        elements, stamps = self._chain.run(rows, stamps)
         columns = self._writer.columns(elements)
+        if stamps is not None:
+            columns = [*columns, pa.array(stamps, pa.int64())]
         return columns if self._operator.key is None else [*columns, self._chain.keys(elements)]
 
     def close(self) -> None:

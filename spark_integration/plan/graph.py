@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkContext
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from varvite.spark_integration.elements.side_by_side import ConnectedElements, side_output_fields
 from varvite.spark_integration.elements.types import RowElements
@@ -108,6 +108,8 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
             break
         node_settings = settings.of(node)
         column = event_time.column if event_time and not operators else node.plan.timestamp_column
+        if operators and _gives_times(segments[len(operators) - 1].operator, node, event_time):
+            column = EVENT_TIME_COLUMN
         plan = replace(
             node.plan,
             uid=uids[node],
@@ -116,7 +118,9 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
             timestamp_column=column,
             prepare=node.plan.prepare and node.plan.prepare.with_event_time(column),
         )
-        operators.append(_with_elements(plan, node, after, settings, side_plans if node is last else ()))
+        has_times = after.operator is not None and _gives_times(node, after.operator, event_time)
+        sides_of_node = side_plans if node is last else ()
+        operators.append(_with_elements(plan, node, after, settings, sides_of_node, event_time_out=has_times))
     return GraphPlan(
         sources=sources,
         preparation=preparation,
@@ -126,6 +130,21 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
         input_delays=delays,
         elements=end.elements,
     )
+
+
+_TIMED: Final = frozenset(
+    {"process", "map", "flat_map", "filter", "reduce", "window", "co_process", "co_map", "co_flat_map"}
+)
+"""Kinds of operators whose elements keep event times: the input's, a window's last millisecond, a timer's."""
+
+
+def _gives_times(
+    node: KeyedTransformation | None, following: KeyedTransformation, event_time: EventTime | None
+) -> bool:
+    """True if an operator gives the one after it event times beside the elements, for it has no column with them."""
+    if node is None or event_time is None or following.plan.timestamp_column is not None:
+        return False
+    return all(each.kind in _TIMED and not each.plan.vectorized for each in (node, following))
 
 
 def _segments(end: Transformation) -> tuple[_Head, list[_Segment]]:
@@ -230,6 +249,8 @@ def _with_elements(
     after: _Segment,
     settings: GraphSettings,
     sides: Sequence[tuple[SideOutput, tuple[PickledFunction, ...]]],
+    *,
+    event_time_out: bool,
 ) -> OperatorPlan:
     """The operator with the steps after it and the next operator's key; unchanged if rows come in and go out."""
     late = next((step for step in after.steps if step.step == "timestamps"), None)
@@ -245,7 +266,7 @@ def _with_elements(
     output = after.steps[-1].elements if after.steps else node.elements
     plain = isinstance(input_elements, RowElements) and isinstance(node.elements, RowElements)
     # Event times in a column of their own are not columns of the user's rows.
-    plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides
+    plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides and not event_time_out
     if plain and node.key is None and key is None and not after.steps:
         return plan
     if plan.vectorized:
@@ -264,10 +285,13 @@ def _with_elements(
         output=output,
         steps=_steps(after, settings),
         key=key,
+        event_time_out=event_time_out,
         sides=tuple(side for side, _ in sides),
     )
     pickled = pickle_with_broadcasts(SparkContext._active_spark_context, operator)  # noqa: SLF001  as for functions
     schema = output.schema
+    if event_time_out:
+        schema = StructType([*schema.fields, StructField(EVENT_TIME_COLUMN, LongType())])
     if key is not None:
         schema = StructType([*schema.fields, StructField(KEY_COLUMN, from_arrow_type(key.key_type.arrow_type))])
     schema = StructType([*schema.fields, *side_output_fields([side.output.schema for side, _ in sides])])

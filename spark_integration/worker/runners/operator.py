@@ -45,6 +45,7 @@ from varvite.spark_integration.operators.windows.operator import WindowOperator
 from varvite.spark_integration.plan.element_operator import ElementOperator, OperatorElements
 from varvite.spark_integration.plan.function_chain import ChainPlace, StepError
 from varvite.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
+from varvite.spark_integration.worker.runners.output_times import with_times
 from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
 from varvite.storage.errors import (
     CorruptDataError,
@@ -139,6 +140,7 @@ class OperatorRunner:
         self._function: Any = None
         self._grouped: GroupedBatch | None = None
         self._process: Callable[[Any, Any], Any] | None = None
+        self._on_timer: Any = None
         self._runtime_context = OperatorRuntimeContext(
             backend,
             request.task_name,
@@ -159,11 +161,19 @@ class OperatorRunner:
                 loaded.tells_late_of = request.operator
             self._checkpoint.initialize(loaded, self._runtime_context)
             self._function.open(self._runtime_context)
-            self._process = getattr(self._function, self.METHOD)
+            self._bind()
         except StepError as failed:
             self.fail(failed.cause, None, failed.where)
         except user_code_raises() as error:
             self.fail(error, None)
+
+    def _bind(self) -> None:
+        """Take the function's methods, with event times of what they yield if the next operator reads them."""
+        function = self._function
+        process, on_timer = getattr(function, self.METHOD), getattr(function, "on_timer", None)
+        if self._elements is not None and self._elements.has_times and on_timer is not None:
+            process, on_timer = with_times(function, process), with_times(function, on_timer)
+        self._process, self._on_timer = process, on_timer
 
     def _loaded(self, function: bytes, partition: int) -> Any:
         """The function itself, out of the step chain that it may come with."""
@@ -320,7 +330,7 @@ class OperatorRunner:
         if self._grouped is not None:
             yield from self._grouped.finish(self.fail)
         elif self._function is not None:
-            yield from self._firing.fire(self._function.on_timer, self.fail)
+            yield from self._firing.fire(self._on_timer, self.fail)
 
     def snapshot(self, checkpoint_id: int, time_ms: int) -> None:
         """The batch ends: let a `CheckpointedFunction` bring its state up to date.

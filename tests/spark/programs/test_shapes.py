@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from varvite.common import JobClient, JobStatus, Types
+from varvite.common import JobClient, JobStatus, Time, Types, WatermarkStrategy
+from varvite.common.watermark_strategy import TimestampAssigner
 from varvite.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
+    DataStream,
     KeyedCoProcessFunction,
+    KeyedProcessFunction,
     OutputTag,
+    ProcessAllWindowFunction,
     ProcessFunction,
     RuntimeContext,
     StreamExecutionEnvironment,
 )
 from varvite.datastream.state import ValueStateDescriptor
+from varvite.datastream.window import TumblingEventTimeWindows
 from varvite.spark_integration.connectors.sink import ForeachBatchSink
 from varvite.storage.errors import InvalidRequestError, UserFunctionError
 
@@ -210,3 +216,103 @@ class KeyedBoth(KeyedCoProcessFunction[Any, Any, Any, Any]):
     def process_element1(self, value: Any, ctx: Any) -> Any: ...
 
     def process_element2(self, value: Any, ctx: Any) -> Any: ...
+
+
+class Seconds(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return value[1] * 1000
+
+
+class Timed(KeyedProcessFunction[Any, Any, Any]):
+    """Elements with the times that they have here."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield value, ctx.timestamp()
+
+
+class Later(KeyedProcessFunction[Any, Any, Any]):
+    """Each element, and one more of an event-time timer ten seconds later and of a processing-time timer."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 10_000)
+        ctx.timer_service().register_processing_time_timer(0)
+        yield value[0]
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        yield ctx.time_domain().name
+
+
+class TopOfAll(ProcessAllWindowFunction[Any, Any, Any]):
+    def process(self, context: Any, elements: Any) -> Any:
+        window = context.window()
+        yield window.start // 1000, window.end // 1000, sorted(elements)
+
+
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+
+
+@pytest.fixture
+def timed_pairs(env: StreamExecutionEnvironment) -> DataStream:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Seconds())
+    pairs = [("a", 1), ("b", 2), ("a", 4), ("a", 7), ("b", 13)]
+    return env.from_collection(pairs, PAIR).assign_timestamps_and_watermarks(strategy)
+
+
+def test_consecutive_windows_as_in_flinks_documentation(timed_pairs: DataStream) -> None:
+    """flink.apache.org, "Consecutive windowed operations": the sums of a window are in the one of its last ms."""
+    of_keys = (
+        timed_pairs.map(lambda pair: (pair[0], 1), PAIR)
+        .key_by(lambda pair: pair[0], Types.STRING())
+        .window(TumblingEventTimeWindows.of(Time.seconds(5)))
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+    )
+    for results in (of_keys, of_keys.map(lambda pair: pair), of_keys.filter(lambda pair: True)):
+        top = results.window_all(TumblingEventTimeWindows.of(Time.seconds(5))).process(TopOfAll())
+        assert collected(top, "top") == [(0, 5, [("a", 2), ("b", 1)]), (5, 10, [("a", 1)]), (10, 15, [("b", 1)])]
+    apart = of_keys.window_all(TumblingEventTimeWindows.of(Time.seconds(10))).process(TopOfAll())
+    assert collected(apart, "apart") == [(0, 10, [("a", 1), ("a", 2), ("b", 1)]), (10, 20, [("b", 1)])]
+
+
+@pytest.mark.parametrize("kind", ["map", "flat_map", "filter", "reduce", "sum"])
+def test_elements_keep_their_times_behind_every_kind_of_operator(timed_pairs: DataStream, kind: str) -> None:
+    keyed = timed_pairs.key_by(lambda pair: pair[0], Types.STRING())
+    arguments: dict[str, Any] = {
+        "map": [lambda pair: pair], "flat_map": [lambda pair: [pair]], "filter": [lambda pair: True],
+        "reduce": [lambda a, b: b], "sum": [1],
+    }  # fmt: skip
+    behind = getattr(keyed, kind)(*arguments[kind]).map(lambda pair: pair).key_by(lambda pair: pair[0], Types.STRING())
+    rows = collected(behind.process(Timed()), kind)
+    assert [time for _, time in rows] == [1000, 2000, 4000, 7000, 13000]
+
+
+def test_what_timers_yield_has_the_time_of_an_event_time_timer_and_else_none(timed_pairs: DataStream) -> None:
+    later = timed_pairs.filter(lambda pair: pair[1] < 3).key_by(lambda pair: 0, Types.LONG()).process(Later())
+    rows = collected(later.key_by(lambda text: 0, Types.LONG()).process(Timed()), "timers")
+    assert sorted(rows, key=str) == [
+        ("EVENT_TIME", 11_000), ("EVENT_TIME", 12_000), ("PROCESSING_TIME", None), ("a", 1000), ("b", 2000),
+    ]  # fmt: skip
+
+
+def test_rows_of_a_dataframe_keep_their_times_without_a_column(
+    env: StreamExecutionEnvironment, spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.createDataFrame([("a", 1), ("b", 2)], "k string, s long").selectExpr("k", "timestamp_seconds(s) AS at")
+    rows.write.parquet(str(tmp_path / "rows"))
+    stream = spark.readStream.schema(rows.schema).parquet(str(tmp_path / "rows"))
+    keyed = env.from_dataframe(stream).with_watermark("at", "1 second").key_by("k")
+    first = keyed.process(Names(), "name string", uid="first")
+    found: list[Any] = []
+    writer = first.key_by("name").process(Millis(), "name string, ms bigint", uid="second")
+    writer = writer.foreach_batch(lambda df, batch: found.extend(map(tuple, df.collect()))).query_name("times")
+    writer.option("checkpointLocation", str(tmp_path / "spark")).trigger(availableNow=True).start().awaitTermination()
+    assert sorted(found) == [("a", 1000), ("b", 2000)]
+
+
+class Names(KeyedProcessFunction[Any, Any, Any]):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield (value.k,)
+
+
+class Millis(KeyedProcessFunction[Any, Any, Any]):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield value.name, ctx.timestamp()
