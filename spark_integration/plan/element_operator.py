@@ -53,6 +53,8 @@ class ElementOperator:
     """Functions on its output."""
     key: KeyStep | None = None
     """The key function of the next operator: one more column."""
+    tag_id: str | None = None
+    """The side output that is read in the place of the main one."""
     event_time_out: bool = False
     """The next operator reads event times: one more column, with that of each element that the function yields."""
     sides: tuple[SideOutput, ...] = ()
@@ -95,13 +97,22 @@ class OperatorElements:
         tagged: list[Any] = []
         stamps: Stamps = None
         if self.has_times:
-            rows = [pair for pair in rows if not is_tagged(pair[1])]  # no side output of this operator is read
-            stamps, rows = [stamp for stamp, _ in rows], [element for _, element in rows]
+            pairs = [(stamp, element) for stamp, row in rows for element in self._of_next(row)]
+            stamps, rows = [stamp for stamp, _ in pairs], [element for _, element in pairs]
+        elif self._operator.tag_id is not None:
+            rows = [element for row in rows for element in self._of_next(row)]
         elif any(map(is_tagged, rows)):
             tagged = [pair for pair in rows if is_tagged(pair)]
             rows = untagged(rows)
         main = self._main_columns(rows, stamps)
         return with_side_outputs(main, [side.columns(tagged) for side in self._sides]) if self._sides else main
+
+    def _of_next(self, row: Any) -> tuple[Any, ...]:
+        """The element for the next operator that a function has yielded; nothing if it is of another output."""
+        tag_id = self._operator.tag_id
+        if not is_tagged(row):
+            return (row,) if tag_id is None else ()
+        return (row[1],) if row[0].tag_id == tag_id else ()
 
     def _main_columns(self, rows: list[Any], stamps: Stamps) -> list[pa.Array]:
         if self._is_followed:

@@ -76,6 +76,8 @@ class _Segment:
 
     steps: tuple[StepTransformation, ...]
     operator: KeyedTransformation | None
+    tag: SideOutputTransformation | None = None
+    """The side output of the operator before that the steps read; None: its main output."""
 
 
 def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Transformation] = ()) -> GraphPlan:
@@ -152,21 +154,26 @@ def _segments(end: Transformation) -> tuple[_Head, list[_Segment]]:
 
     The last segment has no operator.
     """
-    path: list[StepTransformation | KeyedTransformation] = []
+    path: list[StepTransformation | KeyedTransformation | SideOutputTransformation] = []
     node: Transformation = end
-    while isinstance(node, StepTransformation | KeyedTransformation):
+    while isinstance(node, StepTransformation | KeyedTransformation) or (
+        isinstance(node, SideOutputTransformation) and any(isinstance(after, KeyedTransformation) for after in path)
+    ):
         path.insert(0, node)
         if isinstance(node, KeyedTransformation) and node.connected:
             break
         node = node.inputs[0]
     segments: list[_Segment] = []
     steps: list[StepTransformation] = []
+    tag: SideOutputTransformation | None = None
     for at in path:
         if isinstance(at, StepTransformation):
             steps.append(at)
+        elif isinstance(at, SideOutputTransformation):
+            tag = at
         else:
-            segments.append(_Segment(tuple(steps), at))
-            steps = []
+            segments.append(_Segment(tuple(steps), at, tag))
+            steps, tag = [], None
     if not isinstance(node, _Head):
         raise InvalidRequestError(
             f"a {node.kind} cannot be read by another stateful operator; write it, and read it in a job of its own"
@@ -263,8 +270,9 @@ def _with_elements(
         ConnectedElements(tuple(n.elements for n in node.inputs)) if node.connected else node.inputs[0].elements
     )
     key = _key_step(after.operator)
-    output = after.steps[-1].elements if after.steps else node.elements
-    plain = isinstance(input_elements, RowElements) and isinstance(node.elements, RowElements)
+    yields = after.tag.elements if after.tag else node.elements
+    output = after.steps[-1].elements if after.steps else yields
+    plain = isinstance(input_elements, RowElements) and isinstance(node.elements, RowElements) and after.tag is None
     # Event times in a column of their own are not columns of the user's rows.
     plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides and not event_time_out
     if plain and node.key is None and key is None and not after.steps:
@@ -281,7 +289,8 @@ def _with_elements(
     operator = ElementOperator(
         function=plan.function.function,
         input=input_elements,
-        yields=node.elements,
+        yields=yields,
+        tag_id=after.tag.tag_id if after.tag else None,
         output=output,
         steps=_steps(after, settings),
         key=key,

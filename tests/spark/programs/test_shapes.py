@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,6 +24,7 @@ from varvite.datastream import (
     OutputTag,
     ProcessAllWindowFunction,
     ProcessFunction,
+    ProcessWindowFunction,
     RuntimeContext,
     StreamExecutionEnvironment,
 )
@@ -299,6 +304,7 @@ def test_rows_of_a_dataframe_keep_their_times_without_a_column(
     rows = spark.createDataFrame([("a", 1), ("b", 2)], "k string, s long").selectExpr("k", "timestamp_seconds(s) AS at")
     rows.write.parquet(str(tmp_path / "rows"))
     stream = spark.readStream.schema(rows.schema).parquet(str(tmp_path / "rows"))
+    env.set_checkpoint_storage(str(tmp_path / "state")).configure("materializer.mode", "off")
     keyed = env.from_dataframe(stream).with_watermark("at", "1 second").key_by("k")
     first = keyed.process(Names(), "name string", uid="first")
     found: list[Any] = []
@@ -316,3 +322,56 @@ class Names(KeyedProcessFunction[Any, Any, Any]):
 class Millis(KeyedProcessFunction[Any, Any, Any]):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
         yield value.name, ctx.timestamp()
+
+
+class Odd(KeyedProcessFunction[Any, Any, Any]):
+    """Even numbers, and odd ones in a side output."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield value if value[1] % 2 == 0 else (ODD, value)
+
+
+ODD = OutputTag("odd", PAIR)
+
+
+def test_a_side_output_may_be_keyed(timed_pairs: DataStream, env: StreamExecutionEnvironment) -> None:
+    keyed = timed_pairs.key_by(lambda pair: pair[0], Types.STRING())
+    main = keyed.process(Odd(), PAIR)
+    odd = main.get_side_output(ODD)
+    assert collected(main.key_by(lambda pair: 0, Types.LONG()).sum(1).map(lambda pair: pair[1]), "even") == [2, 6]
+    assert collected(odd.key_by(lambda pair: 0, Types.LONG()).sum(1).map(lambda pair: pair[1]), "odd") == [1, 8, 21]
+    shifted = odd.map(lambda pair: (pair[0], pair[1] + 1), PAIR).key_by("f0").process(Timed())
+    assert collected(shifted, "times") == [(("a", 2), 1000), (("a", 8), 7000), (("b", 14), 13000)]
+    plain = env.from_collection([("a", 1), ("a", 2)], PAIR).key_by("f0").process(Odd(), "k string, n bigint", uid="odd")
+    again = plain.get_side_output(ODD).key_by("f0").process(Timed())
+    assert collected(again, "without times") == [(("a", 1), None)]
+
+
+def test_late_elements_may_be_keyed(env: StreamExecutionEnvironment, spark: SparkSession, tmp_path: Path) -> None:
+    late = OutputTag("late")
+    (tmp_path / "rows").mkdir()
+    for number, second in enumerate((1, 30, 2)):
+        path = tmp_path / "rows" / f"{number}.parquet"
+        pq.write_table(pa.table({"k": ["a"], "at": [datetime.fromtimestamp(second, UTC)]}), path)
+        os.utime(path, (1_700_000_000 + number,) * 2)
+    stream = spark.readStream.schema("k string, at timestamp").option("maxFilesPerTrigger", 1)
+    rows = env.from_dataframe(stream.parquet(str(tmp_path / "rows"))).with_watermark("at", "1 second")
+    env.set_checkpoint_storage(str(tmp_path / "state")).configure("materializer.mode", "off")
+    env.configure("pipeline.heartbeat.enabled", "false")  # it takes a file for each batch then
+    windows = rows.key_by("k").window(TumblingEventTimeWindows.of(Time.seconds(5))).side_output_late_data(late)
+    counts = windows.process(Counted(), "k string, n bigint", uid="windows")
+    found: list[Any] = []
+    behind = counts.get_side_output(late).key_by("k").process(KeyMillis(), "name string, ms bigint", uid="late")
+    writer = behind.foreach_batch(lambda df, batch: found.extend(map(tuple, df.collect()))).query_name("late")
+    writer.option("checkpointLocation", str(tmp_path / "spark")).trigger(availableNow=True).start().awaitTermination()
+    assert found == [("a", 2000)]
+
+
+class Counted(ProcessWindowFunction[Any, Any, Any, Any]):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield key, len(list(elements))
+
+
+class KeyMillis(KeyedProcessFunction[Any, Any, Any]):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield value.k, ctx.timestamp()
