@@ -1,6 +1,6 @@
 """Starts the jobs of an environment's `execute()`: its registered sinks, with defaults for what is not set.
 
-A query writes one stream and the side outputs of its last stateful operator. Other streams are queries of their own.
+A query writes the streams and the side outputs that one last stateful operator makes. Others are queries of their own.
 
 * Checkpoint storage: a temporary directory, removed when the query ends, as volatile as Flink's
   `JobManagerCheckpointStorage`.
@@ -23,7 +23,7 @@ from varvite.spark_integration.connectors.element_sinks import CloseableIterator
 from varvite.spark_integration.connectors.several_sinks import SeveralSinks
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
 from varvite.spark_integration.options.levels import session_level
-from varvite.spark_integration.plan.graph import side_output_of
+from varvite.spark_integration.plan.graph import has_several_outputs, last_operator_of, side_output_of
 from varvite.spark_integration.plan.transformations import KeyedTransformation
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.job.options import DIRECTORY
@@ -54,22 +54,19 @@ def job_name_of(name: str | None) -> str:
 
 
 def queries_of(sinks: Sinks) -> list[Sinks]:
-    """The sinks of each query, in the order of the program: a stream, and side outputs of its last operator; pure."""
-    last = {end: _last_operator(end) for end, _ in sinks}
+    """The sinks of each query, in the order of the program: streams and side outputs of one last operator; pure."""
     mains = dict.fromkeys(end for end, _ in sinks if side_output_of(end) is None)
-    groups: dict[Transformation | None, list[tuple[Transformation, Sink]]] = {}
+    last = {end: last_operator_of(end) for end in mains}
+    groups: dict[Transformation, list[tuple[Transformation, Sink]]] = {}
     for end, sink in sinks:
         side = side_output_of(end)
-        group: Transformation | None = end
+        group = end
         if side is not None:
-            operator = side.inputs[0]
-            group = next((main for main in mains if last[main] is operator), operator)
+            group = next((main for main in mains if last[main] is side.inputs[0]), side.inputs[0])
+        if group in last and has_several_outputs(last[group]):
+            group = next(main for main in mains if last[main] is last[group])
         groups.setdefault(group, []).append((end, sink))
     return list(groups.values())
-
-
-def _last_operator(end: Transformation) -> Transformation | None:
-    return next((node for node in reversed(list(end.lineage())) if isinstance(node, KeyedTransformation)), None)
 
 
 def start_jobs(environment: ProgramSettings, sinks: Sinks, name: str | None) -> list[VarviteStreamingQuery]:
@@ -140,7 +137,7 @@ def start_job(
     for end in ends:
         at_this_end = tuple(sink for node, sink in sinks if node is end)
         sink = at_this_end[0] if len(at_this_end) == 1 else SeveralSinks(at_this_end)
-        writer = writer.foreach_batch(sink) if end is first else writer.side_output(end, sink)
+        writer = writer.foreach_batch(sink) if end is first else writer.another_output(end, sink)
     return writer.start()
 
 

@@ -144,8 +144,12 @@ class StreamWriter:
         node = end if isinstance(end, Transformation) else end.transformation
         if side_output_of(node) is None:
             raise InvalidRequestError(f"{node.kind} does not come from get_side_output; a job writes one main output")
-        self._sides.append(node)
-        self._side_sinks.append(func if isinstance(func, Sink) else ForeachBatchSink(func))
+        return self.another_output(node, func if isinstance(func, Sink) else ForeachBatchSink(func))
+
+    def another_output(self, end: Transformation, sink: Sink) -> StreamWriter:
+        """Also write another output of the same operator: a side output, or its main output behind other steps."""
+        self._sides.append(end)
+        self._side_sinks.append(sink)
         return self
 
     def format(self, source: str) -> StreamWriter:

@@ -123,7 +123,7 @@ class UnkeyedCoFunction(KeyedFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         context: Any = runtime_context
         self._pairs.open(context.without_keyed_state())
-        self._context = _UnkeyedContext()
+        self._context: Any = _UnkeyedContext()
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
         self._context.of = ctx

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SideOutput:
-    """A side output of the function."""
+    """An output of the function beside the one that it has first."""
 
-    tag_id: str
+    tag_id: str | None
+    """None: the function's main output once more, for other steps."""
     yields: ElementType
-    """Elements that the function yields with the tag."""
+    """Elements that the function yields for it."""
     output: ElementType
     """Output of the last step."""
     steps: tuple[Step, ...] = ()
@@ -105,7 +106,7 @@ class OperatorElements:
             tagged = [pair for pair in rows if is_tagged(pair)]
             rows = untagged(rows)
         main = self._main_columns(rows, stamps)
-        return with_side_outputs(main, [side.columns(tagged) for side in self._sides]) if self._sides else main
+        return with_side_outputs(main, [side.columns(tagged, rows) for side in self._sides]) if self._sides else main
 
     def _of_next(self, row: Any) -> tuple[Any, ...]:
         """The element for the next operator that a function has yielded; nothing if it is of another output."""
@@ -138,10 +139,10 @@ class _SideWriter:
         self._writer = side.output.writer(uid)
         self.chain = FunctionChain(side.steps, None, place, metrics)
 
-    def columns(self, tagged: list[Any]) -> pa.StructArray:
-        """The rows of this output among all tagged elements. Raises `StepError`, `InvalidRequestError`."""
+    def columns(self, tagged: list[Any], main: list[Any]) -> pa.StructArray:
+        """The rows of this output among all elements. Raises `StepError`, `InvalidRequestError`."""
         side = self._side
-        elements = [value for tag, value in tagged if tag.tag_id == side.tag_id]
+        elements = main if side.tag_id is None else [value for tag, value in tagged if tag.tag_id == side.tag_id]
         if side.steps:
             elements = side.yields.conform(elements)
         elements, _ = self.chain.run(elements)

@@ -86,7 +86,7 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
     Args:
         end: The end of the main output.
         settings: Names and parallelism of the transformations.
-        sides: Ends of side outputs of the last stateful operator, in the order of their numbers.
+        sides: Ends of other outputs of the last stateful operator, in the order of their numbers.
 
     Raises:
         InvalidRequestError: Uids are not unique, or the graph has a shape that cannot run.
@@ -196,14 +196,26 @@ def side_output_of(end: Transformation) -> SideOutputTransformation | None:
     return end if isinstance(end, SideOutputTransformation) else None
 
 
+def last_operator_of(end: Transformation) -> KeyedTransformation | None:
+    """The last stateful operator before an end; None: there is none."""
+    return next((node for node in reversed(list(end.lineage())) if isinstance(node, KeyedTransformation)), None)
+
+
+def has_several_outputs(operator: KeyedTransformation | None) -> bool:
+    """True if different steps may follow the main output of an operator in one query."""
+    kinds = _TIMED | {"broadcast_process", "keyed_broadcast_process"}
+    return operator is not None and operator.kind in kinds and not operator.plan.vectorized
+
+
 def _side_plans(
     node: KeyedTransformation | None, ends: Sequence[Transformation], settings: GraphSettings
 ) -> tuple[tuple[SideOutput, tuple[PickledFunction, ...]], ...]:
-    """Each side output for the workers, with the functions that its steps call."""
+    """Each other output for the workers, with the functions that its steps call."""
     plans: list[tuple[SideOutput, tuple[PickledFunction, ...]]] = []
     for end in ends:
         tagged = side_output_of(end)
-        if tagged is None or node is None or tagged.inputs[0] is not node:
+        of_node = tagged.inputs[0] if tagged else last_operator_of(end)
+        if node is None or of_node is not node:
             raise InvalidRequestError(
                 "a job writes the main output and side outputs of its last stateful operator, and nothing else; "
                 f"this {end.kind} comes from another operator: write it with a job of its own"
@@ -213,7 +225,12 @@ def _side_plans(
         if any(step.step == "timestamps" for step in steps):
             raise InvalidRequestError("assign_timestamps_and_watermarks has no effect behind a side output; remove it")
         fused = fused_steps(steps, settings, is_followed=False)
-        side = SideOutput(tag_id=tagged.tag_id, yields=tagged.elements, output=end.elements, steps=fused)
+        side = SideOutput(
+            tag_id=tagged.tag_id if tagged else None,
+            yields=(tagged or node).elements,
+            output=end.elements,
+            steps=fused,
+        )
         plans.append((side, tuple(step.function for step in steps)))
     return tuple(plans)
 

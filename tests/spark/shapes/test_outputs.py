@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from varvite.datastream import (
     ProcessFunction,
     StreamExecutionEnvironment,
 )
+from varvite.spark_integration.api.query import VarviteStreamingQuery
 from varvite.spark_integration.connectors.sink import ForeachBatchSink
 from varvite.storage.errors import InvalidRequestError, UserFunctionError
 
@@ -116,3 +118,34 @@ def test_a_query_is_a_job_client(env: StreamExecutionEnvironment, spark: SparkSe
     client.cancel().result()
     assert client.get_job_status().result() is JobStatus.CANCELED
     assert client.get_job_execution_result().result().get_job_id() == client.get_job_id()
+
+
+def test_streams_of_one_last_operator_are_one_query_and_its_state_is_kept_once(
+    env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    env.set_checkpoint_storage(str(tmp_path))
+    for numbers in ([1, 2, 3], [4]):
+        sums = env.from_collection(numbers, Types.LONG()).key_by(lambda x: 0, Types.LONG()).sum()
+        sums.print("sum")
+        sums.map(lambda x: -x, Types.LONG()).print("minus")
+        sums.filter(lambda x: x > 3).map(str).print("large")
+        sums.process(Divided(), Types.LONG()).get_side_output(SMALL).print("small")
+        client = env.execute_async("sums")
+        assert isinstance(client, VarviteStreamingQuery)
+        client.awaitTermination()
+    assert capsys.readouterr().out.splitlines() == [
+        *("sum> 1", "sum> 3", "sum> 6", "minus> -1", "minus> -3", "minus> -6", "large> 6"),
+        *("small> 1", "small> 3", "small> 6", "sum> 10", "minus> -10", "large> 10"),
+    ]
+    assert [path.name for path in tmp_path.iterdir() if path.name[0] not in "._"] == ["sums"]
+
+
+def test_rows_and_windows_have_several_outputs(env: StreamExecutionEnvironment) -> None:
+    windows = env.from_collection(["a", "b", "a"], Types.STRING()).key_by(lambda x: x, Types.STRING()).count_window(1)
+    counts = windows.reduce(lambda a, b: a)
+    found: list[Any] = []
+    counts.sink_to(ForeachBatchSink(lambda rows, batch: found.extend(("rows", *row) for row in rows.collect())))
+    named = counts.map(lambda x: (x, 1), "k string, n int")
+    named.sink_to(ForeachBatchSink(lambda rows, batch: found.extend(("named", *row) for row in rows.collect())))
+    env.execute("rows")
+    assert sorted(found) == [*[("named", x, 1) for x in "aab"], *[("rows", x) for x in "aab"]]

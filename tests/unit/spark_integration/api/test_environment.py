@@ -159,7 +159,7 @@ def test_configurations_are_joined_and_lists_are_read() -> None:
     assert (Configuration.parse_list_value("a;b"), Configuration.parse_list_value("")) == (["a", "b"], [])
 
 
-def test_a_query_writes_one_stream_and_the_side_outputs_of_its_last_operator(pairs: DataStream) -> None:
+def test_a_query_writes_the_streams_and_the_side_outputs_of_one_last_operator(pairs: DataStream) -> None:
     class Same(KeyedProcessFunction[Any, Any, Any]):
         def process_element(self, value: Any, ctx: Any) -> Any: ...
 
@@ -173,7 +173,7 @@ def test_a_query_writes_one_stream_and_the_side_outputs_of_its_last_operator(pai
     sinks: list[tuple[Any, Any]] = [(stream.transformation, None) for stream in ends.values()]
     sinks.append((pairs.transformation, None))
     assert [[names[end] for end, _ in query] for query in queries_of(sinks)] == [
-        ["in", "in"], ["first", "late"], ["mapped"], ["second"], ["alone"],
+        ["in", "in"], ["first", "late", "mapped"], ["second"], ["alone"],
     ]  # fmt: skip
     assert [job_of("Word Count!", number) for number in range(3)] == ["Word-Count", "Word-Count-2", "Word-Count-3"]
     assert len(job_of("x" * 200, 1)) <= 128
