@@ -27,9 +27,15 @@ from varvite.changelog.row import Row, RowKind
 from varvite.changelog.types.contract import TypeInformation
 from varvite.changelog.types.factory import Types
 from varvite.common.serialization import (
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
     ByteArraySchema,
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
     DeserializationSchema,
     Encoder,
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
     SerializationSchema,
     SimpleStringSchema,
 )
@@ -47,11 +53,15 @@ from varvite.spark_integration.options.flink_values import (
 
 __all__ = [
     "AssignerWithPeriodicWatermarksWrapper",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
     "ByteArraySchema",
     "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",
     "Configuration",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
     "DeserializationSchema",
     "Duration",
     "Encoder",
@@ -62,6 +72,8 @@ __all__ = [
     "JobExecutionResult",
     "JobID",
     "JobStatus",
+    "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema",
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "Row",

@@ -4,7 +4,13 @@ from typing import Any
 
 from varvite.changelog.types.contract import TypeInformation
 from varvite.common.io import InputFormat
-from varvite.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
+from varvite.common.serialization import (
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    BulkWriterFactory,
+    DeserializationSchema,
+    SerializationSchema,
+)
 from varvite.datastream.utils import ResultTypeQueryable
 from varvite.spark_integration.options.absent import NO_SCHEMAS, absent
 
@@ -25,7 +31,5 @@ __all__ = [
 
 AvroBulkWriters: Any = absent("AvroBulkWriters", NO_SCHEMAS)
 AvroInputFormat: Any = absent("AvroInputFormat", NO_SCHEMAS)
-AvroRowDeserializationSchema: Any = absent("AvroRowDeserializationSchema", NO_SCHEMAS)
-AvroRowSerializationSchema: Any = absent("AvroRowSerializationSchema", NO_SCHEMAS)
 AvroSchema: Any = absent("AvroSchema", NO_SCHEMAS)
 GenericRecordAvroTypeInfo: Any = absent("GenericRecordAvroTypeInfo", NO_SCHEMAS)

@@ -5,6 +5,8 @@ from typing import Any
 from varvite.changelog.types.contract import TypeInformation
 from varvite.common.serialization import (
     BulkWriterFactory,
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
     DeserializationSchema,
     RowDataBulkWriterFactory,
     SerializationSchema,
@@ -29,7 +31,5 @@ __all__ = [
 
 CsvBulkWriters: Any = absent("CsvBulkWriters", NO_SCHEMAS)
 CsvReaderFormat: Any = absent("CsvReaderFormat", NO_SCHEMAS)
-CsvRowDeserializationSchema: Any = absent("CsvRowDeserializationSchema", NO_SCHEMAS)
-CsvRowSerializationSchema: Any = absent("CsvRowSerializationSchema", NO_SCHEMAS)
 CsvSchema: Any = absent("CsvSchema", NO_SCHEMAS)
 CsvSchemaBuilder: Any = absent("CsvSchemaBuilder", NO_SCHEMAS)

@@ -1,10 +1,12 @@
 """`pyflink.datastream.formats.json`'s names; what cannot be used says so when it is used."""
 
-from typing import Any
-
 from varvite.changelog.types.contract import TypeInformation
-from varvite.common.serialization import DeserializationSchema, SerializationSchema
-from varvite.spark_integration.options.absent import NO_SCHEMAS, absent
+from varvite.common.serialization import (
+    DeserializationSchema,
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+    SerializationSchema,
+)
 
 __all__ = [
     "DeserializationSchema",
@@ -13,6 +15,3 @@ __all__ = [
     "SerializationSchema",
     "TypeInformation",
 ]
-
-JsonRowDeserializationSchema: Any = absent("JsonRowDeserializationSchema", NO_SCHEMAS)
-JsonRowSerializationSchema: Any = absent("JsonRowSerializationSchema", NO_SCHEMAS)
