@@ -13,6 +13,7 @@ Data flows down from here: streams add nodes to the graph of `plan`, the writer 
 | `connected` | two keyed streams for one function |
 | `broadcast` | a stream beside a broadcast stream |
 | `several_queries` | the queries of a program that writes several streams |
+| `data_stream_sink` | PyFlink's end of a stream |
 | `job_client` | PyFlink's handle of a running job |
 | `execution_plan` | the program as JSON |
 | `writer` | the checks and the start of one query |

@@ -23,7 +23,11 @@ from varvite.spark_integration.options.checkpoint_config import CheckpointConfig
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varvite.spark_integration.options.execution_config import ExecutionConfig
 from varvite.spark_integration.options.flink_keys import check_runtime_mode, without_flinks_keys
-from varvite.spark_integration.options.flink_values import log_without_effect
+from varvite.spark_integration.options.flink_values import (
+    RestartStrategies,
+    TimeCharacteristic,
+    log_without_effect,
+)
 from varvite.spark_integration.options.levels import session_level
 from varvite.spark_integration.options.state_backends import StateBackend
 from varvite.spark_integration.plan.operator import elements_of
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.connectors.element_sinks import CloseableIterator
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.options.checkpoint_storage import CheckpointStorage
-    from varvite.spark_integration.options.flink_values import SlotSharingGroup
+    from varvite.spark_integration.options.flink_values import RestartStrategyConfiguration, SlotSharingGroup
     from varvite.spark_integration.plan.transformations import Transformation
     from varvite.storage.options.table import OptionLevel
 
@@ -183,6 +187,33 @@ class StreamExecutionEnvironment:
         """No effect for STREAMING. Raises `InvalidRequestError` for BATCH and AUTOMATIC, which have other results."""
         check_runtime_mode(execution_mode.name)
         return self
+
+    def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> StreamExecutionEnvironment:
+        """Take Flink 1's setting. Windows and timers say themselves which time they follow, so it has no effect.
+
+        Raises:
+            InvalidRequestError: Ingestion time, which gives elements times of its own.
+        """
+        if characteristic is TimeCharacteristic.IngestionTime:
+            raise InvalidRequestError(
+                "ingestion time is not possible: give elements a time with assign_timestamps_and_watermarks, or take "
+                "windows and timers of processing time"
+            )
+        return self._keep("time_characteristic", characteristic, "windows and timers say which time they follow")
+
+    def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """The setting; event time."""
+        return self._kept.get("time_characteristic", TimeCharacteristic.EventTime)
+
+    def set_restart_strategy(
+        self, restart_strategy_configuration: RestartStrategyConfiguration
+    ) -> StreamExecutionEnvironment:
+        """Take Flink 1's setting, without effect: what runs the driver starts it again."""
+        return self._keep("restart_strategy", restart_strategy_configuration, "what runs the driver starts it again")
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """The setting, which has no effect."""
+        return self._kept.get("restart_strategy", RestartStrategies.fall_back_restart())
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """The settings of checkpoints: their place, interval and number."""

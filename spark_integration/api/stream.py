@@ -14,9 +14,10 @@ from varvite.changelog.types.composites import TupleType
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
 from varvite.spark_integration.api.connected import ConnectedStreams
+from varvite.spark_integration.api.data_stream_sink import DataStreamSink
 from varvite.spark_integration.api.spelling import with_spark_keywords
 from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
-from varvite.spark_integration.api.writer import DataStreamSink, StreamWriter
+from varvite.spark_integration.api.writer import StreamWriter
 from varvite.spark_integration.connectors.sink import Sink
 from varvite.spark_integration.functions.keyed_operations import (
     AccumulateFunction,

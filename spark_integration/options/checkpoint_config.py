@@ -91,6 +91,10 @@ class CheckpointConfig:
         self._configure(DIRECTORY.key, storage.location() if isinstance(storage, CheckpointStorage) else storage)
         return self
 
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+        """As `set_checkpoint_storage`, under a name of Flink 1."""
+        return self.set_checkpoint_storage(checkpoint_path)
+
     def get_checkpoint_storage(self) -> FileSystemCheckpointStorage | None:
         """The location that was set; None: it comes from the configuration."""
         location = self._setting(DIRECTORY.key)
@@ -241,6 +245,11 @@ class CheckpointConfig:
         return self._kept.get(
             "externalized_checkpoint_retention", ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
         )
+
+    enable_externalized_checkpoints = set_externalized_checkpoint_cleanup = set_externalized_checkpoint_retention
+    """The same, under names of Flink 1."""
+    get_externalized_checkpoint_cleanup = get_externalized_checkpoint_retention
+    """The same, under a name of Flink 1."""
 
     def is_externalized_checkpoints_enabled(self) -> bool:
         """True unless the mode is NO_EXTERNALIZED_CHECKPOINTS."""

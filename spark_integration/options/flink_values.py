@@ -38,6 +38,14 @@ class DeliveryGuarantee(enum.Enum):
     NONE = 2
 
 
+class TimeCharacteristic(enum.Enum):
+    """Kinds of time of a program, which Flink 1 had to be told."""
+
+    ProcessingTime = 0
+    IngestionTime = 1
+    EventTime = 2
+
+
 @dataclass(frozen=True, order=True)
 class MemorySize:
     """A size of memory."""

@@ -19,6 +19,7 @@
 | `state` | states and their descriptors |
 | `state_backend` | state backends |
 | `stream_execution_environment` | `StreamExecutionEnvironment` |
+| `time_characteristic` | `TimeCharacteristic` of Flink 1 |
 | `time_domain` | `TimeDomain` |
 | `timerservice` | `TimerService` |
 | `utils` | `ResultTypeQueryable` |
@@ -39,10 +40,10 @@ from varvite.datastream.functions import (
 from varvite.datastream.window import MergingWindowAssigner
 from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
 from varvite.spark_integration.api.connected import ConnectedStreams
+from varvite.spark_integration.api.data_stream_sink import DataStreamSink
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
 from varvite.spark_integration.api.stream import DataStream, KeyedStream
 from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
-from varvite.spark_integration.api.writer import DataStreamSink
 from varvite.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -89,6 +90,9 @@ from varvite.spark_integration.options.checkpoint_config import (
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
+from varvite.spark_integration.options.checkpoint_config import (
+    ExternalizedCheckpointRetention as ExternalizedCheckpointCleanup,
+)
 from varvite.spark_integration.options.checkpoint_storage import (
     CheckpointStorage,
     CustomCheckpointStorage,
@@ -96,7 +100,7 @@ from varvite.spark_integration.options.checkpoint_storage import (
     JobManagerCheckpointStorage,
 )
 from varvite.spark_integration.options.configuration import RuntimeExecutionMode
-from varvite.spark_integration.options.flink_values import MemorySize, SlotSharingGroup
+from varvite.spark_integration.options.flink_values import MemorySize, SlotSharingGroup, TimeCharacteristic
 from varvite.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
@@ -133,6 +137,7 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointCleanup",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FilterFunction",
@@ -168,6 +173,7 @@ __all__ = [
     "SourceFunction",
     "StateBackend",
     "StreamExecutionEnvironment",
+    "TimeCharacteristic",
     "TimeDomain",
     "TimeWindow",
     "TimerService",

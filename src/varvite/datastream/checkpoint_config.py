@@ -6,5 +6,14 @@ from varvite.spark_integration.options.checkpoint_config import (
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
+from varvite.spark_integration.options.checkpoint_config import (
+    ExternalizedCheckpointRetention as ExternalizedCheckpointCleanup,
+)
 
-__all__ = ["CheckpointConfig", "CheckpointingMode", "Duration", "ExternalizedCheckpointRetention"]
+__all__ = [
+    "CheckpointConfig",
+    "CheckpointingMode",
+    "Duration",
+    "ExternalizedCheckpointCleanup",
+    "ExternalizedCheckpointRetention",
+]

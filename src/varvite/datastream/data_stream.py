@@ -17,9 +17,9 @@ from varvite.datastream.functions import SinkFunction
 from varvite.datastream.window import MergingWindowAssigner
 from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
 from varvite.spark_integration.api.connected import ConnectedStreams
+from varvite.spark_integration.api.data_stream_sink import DataStreamSink
 from varvite.spark_integration.api.stream import CachedDataStream, DataStream, KeyedStream
 from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
-from varvite.spark_integration.api.writer import DataStreamSink
 from varvite.spark_integration.connectors.element_sinks import CloseableIterator
 from varvite.spark_integration.elements.flink_types import RowTypeInfo
 from varvite.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction

@@ -63,7 +63,7 @@ OF_PYFLINK_ALONE = {
     "ConfigOptions", "CustomCheckpointStorage", "DEFAULT_OUTPUT_TAG", "DeliveryGuarantee", "ExecutionConfig",
     "InputDependencyConstraint", "Instant", "JobClient", "JobID", "JobStatus", "MAX_LONG_VALUE",
     "MIN_LONG_VALUE", "MemorySize", "Partitioner", "RestartStrategies", "RestartStrategyConfiguration",
-    "RowKind", "SlotSharingGroup",
+    "RowKind", "SlotSharingGroup", "TimeCharacteristic",
 }  # fmt: skip
 """Names that only programs written for PyFlink have, and look for in its modules."""
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from varvite.changelog.types.factory import Types
-from varvite.common import Configuration, ExecutionConfig
+from varvite.common import Configuration, ExecutionConfig, RestartStrategies
 from varvite.datastream import (
     DataStream,
     EmbeddedRocksDBStateBackend,
+    ExternalizedCheckpointCleanup,
     KeyedProcessFunction,
     MemorySize,
     OutputTag,
     SlotSharingGroup,
     StreamExecutionEnvironment,
+    TimeCharacteristic,
 )
 from varvite.spark_integration.api.job_execution import job_of, queries_of
 from varvite.spark_integration.connectors.collection import collection_source
@@ -145,6 +148,20 @@ def test_settings_of_the_environment_are_answered(
     env.configure(configuration=Configuration.from_dict({"pipeline.max-parallelism": 16}))
     assert env.get_max_parallelism() == 16
     env.close()
+
+
+def test_settings_of_flink_1_are_taken(env: StreamExecutionEnvironment) -> None:
+    assert env.get_stream_time_characteristic() is TimeCharacteristic.EventTime
+    for kind in (TimeCharacteristic.EventTime, TimeCharacteristic.ProcessingTime):
+        assert env.set_stream_time_characteristic(kind).get_stream_time_characteristic() is kind
+    with pytest.raises(InvalidRequestError, match="assign_timestamps_and_watermarks"):
+        env.set_stream_time_characteristic(TimeCharacteristic.IngestionTime)
+    strategy = RestartStrategies.fixed_delay_restart(3, 1000)
+    assert env.set_restart_strategy(strategy).get_restart_strategy() is strategy
+    assert strategy.get_delay_between_attempts_interval() == timedelta(seconds=1)
+    config = env.get_checkpoint_config().set_checkpoint_storage_dir("file:///checkpoints")
+    kept = ExternalizedCheckpointCleanup.RETAIN_ON_CANCELLATION
+    assert config.enable_externalized_checkpoints(kept).get_externalized_checkpoint_cleanup() is kept
 
 
 def test_configurations_are_joined_and_lists_are_read() -> None:
