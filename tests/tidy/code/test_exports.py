@@ -59,6 +59,7 @@ def test_what_a_program_needs_is_exported_from_the_top_package() -> None:
 
 
 OF_PYFLINK_ALONE = {
+    "ExternalizedCheckpointCleanup",
     "BasicArrayTypeInfo", "BasicType", "BasicTypeInfo", "CachedDataStream", "CompletableFuture", "ConfigOption",
     "ConfigOptions", "CustomCheckpointStorage", "DEFAULT_OUTPUT_TAG", "DeliveryGuarantee", "ExecutionConfig",
     "InputDependencyConstraint", "Instant", "JobClient", "JobID", "JobStatus", "MAX_LONG_VALUE",
