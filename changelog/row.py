@@ -7,6 +7,7 @@ changed, because state keeps them as they are; `row.replace(a=1)` makes a new on
 from __future__ import annotations
 
 import collections
+import enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -22,6 +23,18 @@ make_row: Any = _tuple.__new__
 _is_equal: Any = _tuple.__eq__
 _get: Any = _tuple.__getitem__
 _named_tuple: Any = collections.namedtuple  # noqa: PYI024 - of names that are not known here
+
+
+class RowKind(enum.Enum):
+    """Kinds of changes that a row of a table can be; rows here are always inserted."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    def __str__(self) -> str:
+        return ("+I", "-U", "+U", "-D")[self.value]
 
 
 class Row(tuple[Any, ...]):
@@ -43,6 +56,28 @@ class Row(tuple[Any, ...]):
                 raise ValueError("a Row takes either values or named values, not both")
             return make_row(row_class(tuple(named)), named.values())
         return make_row(Row, values)
+
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """A row of that kind. Raises `ValueError` unless it is INSERT."""
+        return Row(*args, **kwargs).set_row_kind(row_kind)
+
+    def get_row_kind(self) -> RowKind:
+        """INSERT."""
+        return RowKind.INSERT
+
+    def set_row_kind(self, row_kind: RowKind) -> Row:
+        """The row itself. Raises `ValueError` unless the kind is INSERT."""
+        if row_kind is not RowKind.INSERT:
+            raise ValueError(
+                f"a Row is always inserted, and cannot be of the kind {row_kind!r}: keep the kind in a field of its own"
+            )
+        return self
+
+    def set_field_names(self, field_names: Iterable[str]) -> None:
+        """Not possible: a row cannot be changed. Raises `TypeError` always."""
+        names = ", ".join(map(str, field_names))
+        raise TypeError(f"a Row cannot be changed; make one with names, row = Row(**dict(zip(({names}), row)))")
 
     def get_field_names(self) -> list[str] | None:
         """Names of the fields; None for a row without names."""

@@ -57,6 +57,23 @@ class Time:
 
 
 @dataclass(frozen=True, order=True)
+class Instant:
+    """A point in time: seconds since 1970, and nanoseconds."""
+
+    seconds: int
+    nanos: int
+
+    @staticmethod
+    def of_epoch_milli(epoch_milli: int) -> Instant:
+        """The point at these milliseconds since 1970."""
+        return Instant(epoch_milli // 1000, epoch_milli % 1000 * 1_000_000)
+
+    def to_epoch_milli(self) -> int:
+        """Milliseconds since 1970, rounded down."""
+        return self.seconds * 1000 + self.nanos // 1_000_000
+
+
+@dataclass(frozen=True, order=True)
 class Duration:
     """A span of time, of whole milliseconds."""
 
@@ -65,6 +82,13 @@ class Duration:
     def __post_init__(self) -> None:
         """Raises `InvalidRequestError` if it is no whole number of milliseconds."""
         integer(self.milliseconds, "milliseconds")
+
+    @staticmethod
+    def of_nanos(nanos: int) -> Duration:
+        """Nanoseconds, which are whole milliseconds. Raises `InvalidRequestError` if they are not."""
+        if integer(nanos, "nanos") % 1_000_000:
+            raise InvalidRequestError(f"{nanos} ns are no whole milliseconds, and a Duration here is")
+        return Duration(nanos // 1_000_000)
 
     @staticmethod
     def of_days(days: int) -> Duration:

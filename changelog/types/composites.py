@@ -37,6 +37,10 @@ Convert = Callable[[Any], Any]
 class CompositeType(WireType):
     """Base of TUPLE and ROW; `names` are the names of the columns, and of the fields of a row."""
 
+    def get_field_types(self) -> list[WireType]:
+        """Types of the fields."""
+        return list(self.types)
+
     def __init__(self, types: Sequence[WireType], names: Sequence[str]) -> None:
         if not types:
             raise InvalidRequestError("a TUPLE or ROW needs at least one field")
@@ -239,6 +243,14 @@ class RowType(CompositeType):
         self._class = row_class(tuple(names))
         super().__init__(types, names)
         self._pass_canonical(self._class)
+
+    def get_field_names(self) -> list[str]:
+        """Names of the fields."""
+        return list(self.names)
+
+    def get_field_index(self, field_name: str) -> int:
+        """Position of a field; -1 if there is none."""
+        return list(self.names).index(field_name) if field_name in self.names else -1
 
     def notation(self) -> str:
         fields = zip(self.names, self.types, strict=True)

@@ -63,19 +63,19 @@ class Types:
         return decimals.DecimalType(precision, scale)
 
     @staticmethod
-    def ROW(types: Sequence[TypeLike]) -> TypeInformation:  # noqa: N802
+    def ROW(field_types: Sequence[TypeLike]) -> TypeInformation:  # noqa: N802
         """Rows whose fields are named f0, f1, and so on."""
-        return RowType([f"f{i}" for i in range(len(types))], _all(types))
+        return RowType([f"f{i}" for i in range(len(field_types))], _all(field_types))
 
     @staticmethod
-    def ROW_NAMED(names: Sequence[str], types: Sequence[TypeLike]) -> TypeInformation:  # noqa: N802
+    def ROW_NAMED(field_names: Sequence[str], field_types: Sequence[TypeLike]) -> TypeInformation:  # noqa: N802
         """Rows with these field names, which must be unique."""
-        return RowType(list(names), _all(types))
+        return RowType(list(field_names), _all(field_types))
 
     @staticmethod
-    def TUPLE(types: Sequence[TypeLike]) -> TypeInformation:  # noqa: N802
+    def TUPLE(field_types: Sequence[TypeLike]) -> TypeInformation:  # noqa: N802
         """Tuples of these types."""
-        return TupleType(_all(types))
+        return TupleType(_all(field_types))
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeLike) -> TypeInformation:  # noqa: N802

@@ -12,8 +12,12 @@ Data flows down from here: streams add nodes to the graph of `plan`, the writer 
 | `windowed` | windows of a keyed stream, and of all elements |
 | `connected` | two keyed streams for one function |
 | `broadcast` | a stream beside a broadcast stream |
+| `several_queries` | the queries of a program that writes several streams |
+| `data_stream_sink` | PyFlink's end of a stream |
+| `job_client` | PyFlink's handle of a running job |
+| `execution_plan` | the program as JSON |
 | `writer` | the checks and the start of one query |
-| `job_execution` | the job of `execute`: sinks, defaults, collecting |
+| `job_execution` | the queries of `execute`: sinks, defaults, collecting |
 | `progress` | the job's operators in Spark's progress |
 | `query` | the running query: its errors, its end |
 """

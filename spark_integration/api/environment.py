@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
 from varvite.changelog.commit.options import CHANGELOG_ENABLED
 from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM
 from varvite.materializer.options.table import OPTIONS
-from varvite.spark_integration.api.job_execution import JobExecutionResult, collect, start_job
+from varvite.spark_integration.api.execution_plan import execution_plan
+from varvite.spark_integration.api.job_execution import collect, nothing_to_execute, start_jobs
 from varvite.spark_integration.api.session import is_one_machine, local_session, use_this_python
+from varvite.spark_integration.api.several_queries import SeveralQueries
 from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.api.writer import default_parallelism
 from varvite.spark_integration.connectors.collection import collection_source
+from varvite.spark_integration.options.absent import READ_WITH_SPARK
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
+from varvite.spark_integration.options.execution_config import ExecutionConfig
 from varvite.spark_integration.options.flink_keys import check_runtime_mode, without_flinks_keys
+from varvite.spark_integration.options.flink_values import (
+    RestartStrategies,
+    TimeCharacteristic,
+    log_without_effect,
+)
 from varvite.spark_integration.options.levels import session_level
 from varvite.spark_integration.options.state_backends import StateBackend
 from varvite.spark_integration.plan.operator import elements_of
 from varvite.spark_integration.plan.stateless import dataframe_source
 from varvite.spark_integration.plan.transformations import GraphSettings
-from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.options.declaration import CONF_PREFIX
 
@@ -33,12 +43,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from varvite.changelog.types.contract import TypeInformation
+    from varvite.spark_integration.api.job_client import JobExecutionResult
     from varvite.spark_integration.api.query import VarviteStreamingQuery
     from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.options.checkpoint_storage import CheckpointStorage
+    from varvite.spark_integration.options.flink_values import RestartStrategyConfiguration, SlotSharingGroup
     from varvite.spark_integration.plan.transformations import Transformation
     from varvite.storage.options.table import OptionLevel
+
+_log: Final = logging.getLogger(__name__)
 
 
 class StreamExecutionEnvironment:
@@ -50,50 +64,52 @@ class StreamExecutionEnvironment:
         self._settings: dict[str, Any] = {}
         self._backend: StateBackend | None = None
         self._sinks: list[tuple[Transformation, Sink]] = []
+        self._kept: dict[str, Any] = {}
         self.graph_settings = GraphSettings()
         """Names and parallelism of the streams' steps."""
 
     @staticmethod
     def get_execution_environment(
-        spark_or_configuration: SparkSession | Configuration | None = None,
+        configuration: SparkSession | Configuration | None = None,
     ) -> StreamExecutionEnvironment:
         """A new environment.
 
         Args:
-            spark_or_configuration: The session to use, or settings as in PyFlink. Without a session: the active one,
+            configuration: Settings as in PyFlink, or the session to use. Without a session: the active one,
                 else a new one of `SparkSession.builder` (local, unless `spark-submit` says otherwise).
 
         Raises:
             InvalidRequestError: A setting does not exist.
         """
-        is_configuration = isinstance(spark_or_configuration, Configuration)
-        configuration = spark_or_configuration if is_configuration else None
-        spark = None if is_configuration else spark_or_configuration
+        settings = configuration if isinstance(configuration, Configuration) else None
+        spark = None if isinstance(configuration, Configuration) else configuration
         spark = spark or SparkSession.getActiveSession() or local_session()
         use_this_python(spark)
         environment = StreamExecutionEnvironment(spark)
-        return environment if configuration is None else environment._configure(configuration.to_dict())
+        return environment if settings is None else environment._configure(settings.to_dict())
 
     @property
     def spark(self) -> SparkSession:
         """The session."""
         return self._spark
 
-    def configure(self, key: str | Mapping[str, Any] | Configuration, value: Any = None) -> StreamExecutionEnvironment:
+    def configure(
+        self, configuration: str | Mapping[str, Any] | Configuration, value: Any = None
+    ) -> StreamExecutionEnvironment:
         """Set an option, or several; None unsets an option.
 
         Keys of Flink's that have no effect here are taken, with one warning that lists them.
 
         Args:
-            key: With or without `spark.varvite.`; or a mapping of options, or a `Configuration`.
+            configuration: A key, with or without `spark.varvite.`; or a mapping of options, or a `Configuration`.
             value: As text (`"10 min"`), or as a Python value (a bool, an int, a timedelta).
 
         Raises:
             InvalidRequestError: The option does not exist, or the value does not fit; a runtime mode but STREAMING.
         """
-        return self._configure(
-            {key: value} if isinstance(key, str) else key.to_dict() if isinstance(key, Configuration) else key
-        )
+        if isinstance(configuration, str):
+            return self._configure({configuration: value})
+        return self._configure(configuration.to_dict() if isinstance(configuration, Configuration) else configuration)
 
     def _configure(self, settings: Mapping[str, Any]) -> StreamExecutionEnvironment:
         plain = {k.removeprefix(CONF_PREFIX): v for k, v in without_flinks_keys(settings, 3).items()}
@@ -172,9 +188,40 @@ class StreamExecutionEnvironment:
         check_runtime_mode(execution_mode.name)
         return self
 
+    def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> StreamExecutionEnvironment:
+        """Take Flink 1's setting. Windows and timers say themselves which time they follow, so it has no effect.
+
+        Raises:
+            InvalidRequestError: Ingestion time, which gives elements times of its own.
+        """
+        if characteristic is TimeCharacteristic.IngestionTime:
+            raise InvalidRequestError(
+                "ingestion time is not possible: give elements a time with assign_timestamps_and_watermarks, or take "
+                "windows and timers of processing time"
+            )
+        return self._keep("time_characteristic", characteristic, "windows and timers say which time they follow")
+
+    def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """The setting; event time."""
+        return self._kept.get("time_characteristic", TimeCharacteristic.EventTime)
+
+    def set_restart_strategy(
+        self, restart_strategy_configuration: RestartStrategyConfiguration
+    ) -> StreamExecutionEnvironment:
+        """Take Flink 1's setting, without effect: what runs the driver starts it again."""
+        return self._keep("restart_strategy", restart_strategy_configuration, "what runs the driver starts it again")
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """The setting, which has no effect."""
+        return self._kept.get("restart_strategy", RestartStrategies.fall_back_restart())
+
     def get_checkpoint_config(self) -> CheckpointConfig:
         """The settings of checkpoints: their place, interval and number."""
-        return CheckpointConfig(self.configure, self.code_level().values.get, self._is_one_machine)
+        return CheckpointConfig(self.configure, self.code_level().values.get, self._is_one_machine, self._kept)
+
+    def get_config(self) -> ExecutionConfig:
+        """The settings of execution; most have no effect."""
+        return ExecutionConfig(self, self._kept)
 
     def set_checkpoint_storage(self, storage: CheckpointStorage | str | PathLike[str]) -> StreamExecutionEnvironment:
         """Keep checkpoints in a path, a URL, or a checkpoint storage such as `FileSystemCheckpointStorage`."""
@@ -203,8 +250,19 @@ class StreamExecutionEnvironment:
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """EXACTLY_ONCE."""
+        """The mode that was set; EXACTLY_ONCE, which it always is."""
         return self.get_checkpoint_config().get_checkpointing_mode()
+
+    get_checkpointing_consistency_mode = get_checkpointing_mode
+    """The same, under Flink's newer name."""
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """The setting of the checkpoint configuration, which has no effect."""
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """The setting of the checkpoint configuration, which has no effect."""
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def from_dataframe(self, df: DataFrame) -> DataStream:
         """The rows of a streaming DataFrame.
@@ -220,13 +278,129 @@ class StreamExecutionEnvironment:
         """These elements, in their order as long as they stay in one partition; then the stream ends.
 
         Args:
-            collection: At least one element, at most 64 MiB as columns; copied now.
+            collection: At most 64 MiB as columns; copied now. Without elements the stream ends at once.
             type_info: Type of the elements. None: any objects, pickled.
 
         Raises:
-            InvalidRequestError: No element, too many, or one that is not of the type.
+            InvalidRequestError: Too many elements, or one that is not of the type.
         """
         return DataStream(self, collection_source(elements_of(type_info), collection))
+
+    def from_source(
+        self, source: Any, watermark_strategy: Any, source_name: str, type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """Not possible: Spark reads. Raises `InvalidRequestError` always, as do the next two."""
+        del watermark_strategy, type_info
+        raise _no_source(f"from_source({type(source).__name__}, {source_name!r})")
+
+    def add_source(
+        self, source_func: Any, source_name: str = "Custom Source", type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """Not possible."""
+        del type_info
+        raise _no_source(f"add_source({type(source_func).__name__}, {source_name!r})")
+
+    def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> DataStream:
+        """Not possible."""
+        del type_info
+        raise _no_source(f"create_input({type(input_format).__name__})")
+
+    # --- files and programs of the workers ---------------------------------------------------------------------------
+
+    def add_python_file(self, file_path: str) -> None:
+        """Send a Python file, a zip or an egg to the workers, whose functions then import it: Spark's `addPyFile`.
+
+        Raises:
+            InvalidRequestError: It is a directory.
+        """
+        if Path(file_path).is_dir():
+            raise InvalidRequestError(f"{file_path} is a directory, and Spark sends files: make a zip of it")
+        self._spark.sparkContext.addPyFile(file_path)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Send an archive to the workers, which unpack it into a directory of that name: Spark's `addArchive`."""
+        self._spark.sparkContext.addArchive(f"{archive_path}#{target_dir}" if target_dir else archive_path)
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Send a file to the workers, where `SparkFiles.get` of its own name has its path: Spark's `addFile`."""
+        del executable
+        self._spark.sparkContext.addFile(file_path)
+        if Path(file_path).name != name:
+            log_without_effect(f"the name {name!r} of {file_path}", "read it with SparkFiles.get and its own name")
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Let Spark start its Python workers with this program."""
+        context: Any = self._spark.sparkContext
+        context.pythonExec = python_exec
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Without effect, with a warning in the log: nothing is installed on workers."""
+        del requirements_cache_dir
+        _log.warning(
+            "set_python_requirements(%r) has no effect: the workers' Python has to have the packages already; "
+            "docs/operate/packaging.md says how",
+            requirements_file_path,
+        )
+
+    def add_jars(self, *jars_path: str) -> None:
+        """Without effect, with a warning in the log: jars of Flink are of no use to Spark."""
+        _log.warning(
+            "add_jars%r has no effect: jars of Flink are of no use to Spark; give those of Spark's sources with "
+            "spark.jars or spark.jars.packages",
+            jars_path,
+        )
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Without effect, as `add_jars`."""
+        self.add_jars(*classpaths)
+
+    # --- without effect ----------------------------------------------------------------------------------------------
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
+        """A hint without effect: executors have no slots of their own size."""
+        log_without_effect(f"register_slot_sharing_group({slot_sharing_group.get_name()!r})", "Spark has no such slots")
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
+        """A hint without effect: a batch is sent as a whole."""
+        return self._keep("buffer_timeout", timeout_millis, "a batch is sent as a whole")
+
+    def get_buffer_timeout(self) -> int:
+        """The milliseconds that were set; 100, as in PyFlink."""
+        return self._kept.get("buffer_timeout", 100)
+
+    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
+        """A hint without effect: stateless functions run fused."""
+        return self._keep("chaining", False, "stateless functions run fused")
+
+    def is_chaining_enabled(self) -> bool:
+        """The setting; True."""
+        return self._kept.get("chaining", True)
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """True."""
+        return True
+
+    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
+        """Without effect: savepoints lie in the job's own directory."""
+        return self._keep("savepoint_directory", directory, "savepoints lie in the job's own directory")
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """The directory that was set."""
+        return self._kept.get("savepoint_directory")
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """Without effect: `set_parallelism` and `spark.sql.shuffle.partitions` say it."""
+        self._keep("default_local_parallelism", parallelism, "call set_parallelism")
+
+    def get_default_local_parallelism(self) -> int:
+        """The number that was set; else `get_parallelism()`."""
+        return self._kept.get("default_local_parallelism") or self.get_parallelism()
+
+    def _keep(self, name: str, value: Any, reason: str) -> StreamExecutionEnvironment:
+        self._kept[name] = value
+        log_without_effect(name, reason)
+        return self
 
     # --- execution ---------------------------------------------------------------------------------------------------
 
@@ -248,16 +422,26 @@ class StreamExecutionEnvironment:
             UserFunctionError: A user's function raised.
             VarviteError: The storage cannot be used, or the state belongs to another job.
         """
-        clock = SystemClock()
-        started_s = clock.monotonic_s()
-        query = self.execute_async(job_name)
-        query.awaitTermination()
-        return JobExecutionResult(query.name or "", round((clock.monotonic_s() - started_s) * 1000))
+        return self.execute_async(job_name).get_job_execution_result().result()
 
-    def execute_async(self, job_name: str | None = None) -> VarviteStreamingQuery:
-        """As `execute`, without waiting: returns Spark's `StreamingQuery`."""
+    def execute_async(self, job_name: str | None = None) -> VarviteStreamingQuery | SeveralQueries:
+        """As `execute`, without waiting: returns a `JobClient`, which is Spark's `StreamingQuery`, too.
+
+        A program that writes several streams is several queries, of the job's name and of that with `-2`, `-3` and so
+        on; the side outputs of a stream's last stateful operator are written with it.
+        """
         sinks, self._sinks = self._sinks, []
-        return start_job(self, sinks, job_name)
+        queries = start_jobs(self, sinks, job_name)
+        return queries[0] if len(queries) == 1 else SeveralQueries(queries)
+
+    def get_execution_plan(self) -> str:
+        """The steps that lead to the registered sinks, as JSON. Raises `InvalidRequestError` if there are none."""
+        if not self._sinks:
+            raise nothing_to_execute()
+        return execution_plan(self._sinks, self.graph_settings, self.get_parallelism())
+
+    def close(self) -> None:
+        """Nothing is left to release: the session belongs to the program."""
 
     def collect(self, end: Transformation, name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
         """Start a job and return its elements, for `DataStream.execute_and_collect`."""
@@ -270,3 +454,7 @@ class StreamExecutionEnvironment:
     def _is_one_machine(self) -> bool:
         """True if driver and executors share a machine."""
         return is_one_machine(self._spark)
+
+
+def _no_source(call: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{call} is not possible: {READ_WITH_SPARK}")

@@ -1,4 +1,6 @@
-"""Starts the job of an environment's `execute()`: its registered sinks, with defaults for what is not set.
+"""Starts the jobs of an environment's `execute()`: its registered sinks, with defaults for what is not set.
+
+A query writes the streams and the side outputs that one last stateful operator makes. Others are queries of their own.
 
 * Checkpoint storage: a temporary directory, removed when the query ends, as volatile as Flink's
   `JobManagerCheckpointStorage`.
@@ -12,7 +14,6 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ from varvite.spark_integration.connectors.driver_sinks.element_sinks import Clos
 from varvite.spark_integration.connectors.several_sinks import SeveralSinks
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
 from varvite.spark_integration.options.levels import session_level
-from varvite.spark_integration.plan.graph import side_output_of
+from varvite.spark_integration.plan.graph import has_several_outputs, last_operator_of, side_output_of
 from varvite.spark_integration.plan.transformations import KeyedTransformation
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.job.options import DIRECTORY
@@ -30,6 +31,7 @@ from varvite.storage.object_stores.open import absolute_url, local_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from varvite.spark_integration.api.query import VarviteStreamingQuery
     from varvite.spark_integration.api.writer import ProgramSettings
@@ -37,22 +39,13 @@ if TYPE_CHECKING:
     from varvite.spark_integration.plan.transformations import Transformation
     from varvite.storage.options.table import OptionLevel
 
+    Sinks: TypeAlias = Sequence[tuple[Transformation, Sink]]
+    """Each with the transformation whose elements it takes."""
+
 _log: Final = logging.getLogger(__name__)
 DEFAULT_JOB: Final = "job"
 _SPARK_DIRECTORY: Final = "_spark"
 """Not a valid name of a job, so it cannot collide with one."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobExecutionResult:
-    """The result of `execute`, when the job has ended."""
-
-    job_name: str
-    net_runtime_ms: int
-
-    def get_net_runtime(self) -> int:
-        """Milliseconds from the start to the end."""
-        return self.net_runtime_ms
 
 
 def job_name_of(name: str | None) -> str:
@@ -60,9 +53,61 @@ def job_name_of(name: str | None) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name or "").strip("-._")[:128] or DEFAULT_JOB
 
 
+def queries_of(sinks: Sinks) -> list[Sinks]:
+    """The sinks of each query, in the order of the program: streams and side outputs of one last operator; pure."""
+    mains = dict.fromkeys(end for end, _ in sinks if side_output_of(end) is None)
+    last = {end: last_operator_of(end) for end in mains}
+    groups: dict[Transformation, list[tuple[Transformation, Sink]]] = {}
+    for end, sink in sinks:
+        side = side_output_of(end)
+        group = end
+        if side is not None:
+            group = next((main for main in mains if last[main] is side.inputs[0]), side.inputs[0])
+        if group in last and has_several_outputs(last[group]):
+            group = next(main for main in mains if last[main] is last[group])
+        groups.setdefault(group, []).append((end, sink))
+    return list(groups.values())
+
+
+def start_jobs(environment: ProgramSettings, sinks: Sinks, name: str | None) -> list[VarviteStreamingQuery]:
+    """Start the queries of these sinks. Raises `InvalidRequestError` if there are none; then nothing runs."""
+    if not sinks:
+        raise nothing_to_execute()
+    queries = queries_of(sinks)
+    if len(queries) > 1:
+        log_several(name, len(queries))
+    started: list[VarviteStreamingQuery] = []
+    try:
+        for number, of_query in enumerate(queries):
+            started.append(start_job(environment, of_query, job_of(name, number)))
+    except BaseException:
+        for query in started:
+            query.stop()
+        raise
+    return started
+
+
+def job_of(name: str | None, number: int) -> str:
+    """The name of a query of a program: that of the program, from the second one on with its number."""
+    return job_name_of(name) if number == 0 else f"{job_name_of(name)[:120]}-{number + 1}"
+
+
+def log_several(name: str | None, count: int) -> None:
+    """Log that a program is several queries."""
+    _log.info(
+        "job %s writes %d streams, so it is %d queries, %s to %s, each with a state and checkpoints of its own",
+        job_name_of(name), count, count, job_of(name, 0), job_of(name, count - 1),
+    )  # fmt: skip
+
+
+def nothing_to_execute() -> InvalidRequestError:
+    """The error of a program without sinks."""
+    return InvalidRequestError("there is nothing to execute: end a stream with print(), or write it with start()")
+
+
 def start_job(
     environment: ProgramSettings,
-    sinks: Sequence[tuple[Transformation, Sink]],
+    sinks: Sinks,
     name: str | None,
     at_end: Callable[[bool], None] | None = None,
 ) -> VarviteStreamingQuery:
@@ -70,22 +115,15 @@ def start_job(
 
     Args:
         environment: Its settings.
-        sinks: Each with the transformation whose elements it takes.
+        sinks: Those of one query.
         name: Of the job.
         at_end: Called at the end of the query, as `StreamWriter.at_end` says.
 
     Raises:
-        InvalidRequestError: There are no sinks, or they take different streams.
+        InvalidRequestError: The query cannot be.
     """
-    if not sinks:
-        raise InvalidRequestError("there is nothing to execute: end a stream with print(), or write it with start()")
     ends = list(dict.fromkeys(end for end, _ in sinks))
     mains = [end for end in ends if side_output_of(end) is None]
-    if len(mains) > 1:
-        raise InvalidRequestError(
-            f"{len(mains)} different streams are printed, but a job writes one and its side outputs; execute() after "
-            "each of them, under names of their own, or print only the last"
-        )
     first = mains[0] if mains else ends[0]
     writer = StreamWriter(environment, first).query_name(job_name_of(name))
     if at_end is not None:
@@ -99,7 +137,7 @@ def start_job(
     for end in ends:
         at_this_end = tuple(sink for node, sink in sinks if node is end)
         sink = at_this_end[0] if len(at_this_end) == 1 else SeveralSinks(at_this_end)
-        writer = writer.foreach_batch(sink) if end is first else writer.side_output(end, sink)
+        writer = writer.foreach_batch(sink) if end is first else writer.another_output(end, sink)
     return writer.start()
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from varvite.spark_integration.api.job_client import JobClient
 from varvite.spark_integration.api.progress import with_operators
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError, VarviteError
@@ -43,6 +44,11 @@ class QueryRun(Protocol):
     """The part of the coordinator that a query needs."""
 
     statistics: StatisticsLog
+
+    @property
+    def job_id(self) -> str:
+        """The job's id."""
+        ...
 
     @property
     def metrics_port(self) -> int | None:
@@ -131,7 +137,7 @@ def stop_timeout_s(session: SparkSession) -> float:
     return jvm.org.apache.spark.network.util.JavaUtils.timeStringAsMs(text) / 1000 or STOP_TIMEOUT_S
 
 
-class VarviteStreamingQuery(StreamingQuery):
+class VarviteStreamingQuery(JobClient, StreamingQuery):
     """Spark's query handle; what is not overridden here is as in Spark."""
 
     def __init__(
@@ -153,6 +159,7 @@ class VarviteStreamingQuery(StreamingQuery):
                 for a batch in which the timers fire that are due now; None: it does not end by itself.
         """
         super().__init__(launched.query._jsq)  # noqa: SLF001  the same query on Spark's side
+        self.begin()
         self._run = launched.run
         self._batches = launched.batches
         self._closing = closing
@@ -167,6 +174,14 @@ class VarviteStreamingQuery(StreamingQuery):
             target=self._release_at_end, name=f"varvite-query-end-{launched.query.name}", daemon=True
         )
         self._release.start()
+
+    @property
+    def job_id(self) -> str:
+        """The job's id, constant for the life of its storage."""
+        return self._run.job_id
+
+    def _was_stopped(self) -> bool:
+        return self._is_stopping
 
     @property
     def checkpoint_statistics(self) -> StatisticsLog:

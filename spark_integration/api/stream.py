@@ -6,16 +6,26 @@ once what can be checked, and returns a new stream. Nothing runs before `start()
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from varvite.changelog.api.functions import ReduceFunction
+from varvite.changelog.types.composites import TupleType
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
 from varvite.spark_integration.api.connected import ConnectedStreams
+from varvite.spark_integration.api.data_stream_sink import DataStreamSink
 from varvite.spark_integration.api.spelling import with_spark_keywords
 from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
-from varvite.spark_integration.api.writer import DataStreamSink, StreamWriter
-from varvite.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
+from varvite.spark_integration.api.writer import StreamWriter
+from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.functions.keyed_operations import (
+    AccumulateFunction,
+    KeyedFilter,
+    KeyedFlatMap,
+    KeyedMap,
+    KeyedReduce,
+)
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
@@ -23,8 +33,12 @@ from varvite.spark_integration.functions.stateless import (
     ProcessFunction,
     check_function,
 )
-from varvite.spark_integration.operators.windows.assigners import GlobalWindows
-from varvite.spark_integration.operators.windows.builtin_triggers import CountTrigger, PurgingTrigger
+from varvite.spark_integration.operators.windows.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+)
+from varvite.spark_integration.options.absent import WRITE_WITH_SPARK
+from varvite.spark_integration.options.flink_values import log_without_effect
 from varvite.spark_integration.plan.branches import check_can_meet
 from varvite.spark_integration.plan.column_operators import (
     aggregate_operator,
@@ -45,16 +59,19 @@ if TYPE_CHECKING:
 
     from varvite.changelog.api.descriptors import MapStateDescriptor
     from varvite.changelog.api.time_spans import TimeLike
+    from varvite.changelog.types.contract import TypeInformation
     from varvite.changelog.types.factory import TypeLike
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
     from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator
-    from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+    from varvite.spark_integration.functions.keyed_operations import Accumulation
     from varvite.spark_integration.functions.output_tag import OutputTag
     from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
     from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
     from varvite.spark_integration.operators.windows.assigners import WindowAssigner
+    from varvite.spark_integration.options.execution_config import ExecutionConfig
+    from varvite.spark_integration.options.flink_values import SlotSharingGroup
     from varvite.spark_integration.plan.transformations import StreamKey, Transformation
 
 
@@ -127,6 +144,77 @@ class DataStream:
         """The environment."""
         return self._environment
 
+    def get_type(self) -> TypeInformation:
+        """Type of the elements; that of rows for columns."""
+        return self._transformation.elements.state_type
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """The environment's settings of execution."""
+        return self._environment.get_config()
+
+    # --- hints -------------------------------------------------------------------------------------------------------
+
+    def force_non_parallel(self) -> Self:
+        """Let the operator have one partition. It has no effect on stateless steps."""
+        return self.set_parallelism(1)
+
+    def set_description(self, description: str) -> Self:
+        """A hint without effect, as are the others here: each is logged."""
+        return self._hint(f"set_description({description!r})", "name() names a step in errors and logs")
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """A hint without effect."""
+        return self._hint(f"set_uid_hash({uid_hash!r})", "uid() names the state of an operator")
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """A hint without effect."""
+        return self._hint(f"set_buffer_timeout({timeout_millis})", "a batch is sent as a whole")
+
+    def start_new_chain(self) -> Self:
+        """A hint without effect."""
+        return self._hint("start_new_chain()", "stateless functions run fused")
+
+    def disable_chaining(self) -> Self:
+        """A hint without effect."""
+        return self._hint("disable_chaining()", "stateless functions run fused")
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """A hint without effect."""
+        return self._hint(f"slot_sharing_group({slot_sharing_group!r})", "Spark's executors have no such slots")
+
+    def shuffle(self) -> DataStream:
+        """A hint without effect, as the next three: the elements are the same, wherever they are."""
+        return self._hint("shuffle()", "stateless functions run where their input is")
+
+    def rebalance(self) -> DataStream:
+        """A hint without effect."""
+        return self._hint("rebalance()", "call repartition() on the DataFrame before from_dataframe")
+
+    def rescale(self) -> DataStream:
+        """A hint without effect."""
+        return self._hint("rescale()", "call repartition() on the DataFrame before from_dataframe")
+
+    def forward(self) -> DataStream:
+        """A hint without effect."""
+        return self._hint("forward()", "stateless functions run where their input is")
+
+    def cache(self) -> CachedDataStream:
+        """The same elements; nothing is kept from one `execute` to the next."""
+        self._hint("cache()", "each execute() reads the sources anew; write the stream, and read what was written")
+        return CachedDataStream(self._environment, self._transformation)
+
+    def _hint(self, call: str, reason: str) -> Self:
+        log_without_effect(call, reason)
+        return self
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+        """Not possible. Raises `InvalidRequestError` always."""
+        del partitioner, key_selector
+        raise InvalidRequestError(
+            "partition_custom is not possible: functions without keys run where their input is. Call key_by with a "
+            "function that gives the partition's number, or repartition() on the DataFrame before from_dataframe"
+        )
+
     # --- stateless steps ---------------------------------------------------------------------------------------------
 
     def map(self, func: MapFunction[Any, Any] | Callable[[Any], Any], output_type: Any = None) -> DataStream:
@@ -158,13 +246,28 @@ class DataStream:
         check_function(func, ProcessFunction, "process", callables=False)
         return self.followed_by(step(self._transformation, "process", func, elements_of(output_type)))
 
+    def project(self, *field_indexes: int) -> DataStream:
+        """Tuples of some fields, in this order.
+
+        Raises:
+            InvalidRequestError: The elements are not of a TUPLE type, or have no such fields.
+        """
+        kind = self.get_type()
+        if not isinstance(kind, TupleType):
+            raise InvalidRequestError(f"project takes elements of a Types.TUPLE, not of {kind}; map() takes any")
+        if not field_indexes or not all(isinstance(i, int) and 0 <= i < kind.arity for i in field_indexes):
+            raise InvalidRequestError(f"project{field_indexes} of tuples with {kind.arity} fields: give positions")
+        output = Types.TUPLE([kind.types[index] for index in field_indexes])
+        return self.map(lambda value: tuple([value[index] for index in field_indexes]), output)
+
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give each element a timestamp. Possible before the first stateful operator.
 
         Raises:
-            InvalidRequestError: Not a strategy, or one without a timestamp assigner.
+            InvalidRequestError: Not a strategy.
         """
-        return self.followed_by(timestamps(self._transformation, watermark_strategy))
+        node = timestamps(self._transformation, watermark_strategy)
+        return self.followed_by(node) if node is not self._transformation else self
 
     def with_watermark(self, column: str, delay: str | int | TimeLike) -> DataStream:
         """Let a column be the event time of the rows, and the watermark follow it.
@@ -183,12 +286,14 @@ class DataStream:
         return self.followed_by(with_watermark(self._transformation, column, delay))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The elements that the function of this stateful operator yields as `(output_tag, value)`.
+        """The elements that the function of this operator yields as `(output_tag, value)`.
 
-        The side output may go through stateless functions and be printed or written, beside the main output or alone.
+        That of a stateful operator may go through stateless functions and be printed or written, beside the main
+        output or alone. That of a process function without keys is a stream like any other; the function is called once
+        for each of its outputs that is read.
 
         Raises:
-            InvalidRequestError: Not an `OutputTag`, or the stream is not the output of a stateful operator.
+            InvalidRequestError: Not an `OutputTag`, or the stream is not the output of such a function.
         """
         return self.followed_by(side_output(self._transformation, output_tag))
 
@@ -251,7 +356,7 @@ class DataStream:
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
-    def key_by(self, *key: Any, key_type: TypeLike | None = None) -> KeyedStream:
+    def key_by(self, *key: Any, key_type: TypeLike | None = None, key_selector: Any = None) -> KeyedStream:
         """Divide the elements by key: all elements of a key go to the same partition, in the order of the batches.
 
         Args:
@@ -260,16 +365,18 @@ class DataStream:
             key_type: Of the keys that a function gives. None: they may be None, bool, int, float, str, bytes, date,
                 time, datetime, timedelta, Decimal, and tuples or Rows of these; keys of different types are different
                 keys, so 1, 1.0, True and "1" are four.
+            key_selector: The key by PyFlink's keyword.
 
         Raises:
             InvalidRequestError: A column is missing, or its type cannot be a key (floating point, map, array).
         """
+        key = key if key_selector is None else (key_selector, *key)
         return KeyedStream(self._environment, self._transformation, stream_key(self._transformation, key, key_type))
 
     def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
         """Divide all elements together by time; one task gets them all. Raises `InvalidRequestError` for no windows."""
         keyed = self.key_by(lambda _: 0, key_type=Types.LONG())
-        return AllWindowedStream(self._transformation.elements, keyed.add_operator, window_assigner)
+        return AllWindowedStream(self._transformation.elements, keyed.add_operator, window_assigner, self._environment)
 
     # --- output ------------------------------------------------------------------------------------------------------
 
@@ -300,6 +407,24 @@ class DataStream:
         self._environment.add_sink(self._transformation, PrintSink(self._transformation.elements, sink_identifier))
         return DataStreamSink()
 
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Write every batch to a sink when the environment executes.
+
+        Args:
+            sink: A `varvite.Sink`.
+
+        Raises:
+            InvalidRequestError: It is none.
+        """
+        if not isinstance(sink, Sink):
+            raise InvalidRequestError(f"sink_to takes a varvite.Sink, not {type(sink).__name__}: {WRITE_WITH_SPARK}")
+        self._environment.add_sink(self._transformation, sink)
+        return DataStreamSink()
+
+    def add_sink(self, sink_func: Sink) -> DataStreamSink:
+        """As `sink_to`; a `SinkFunction` of PyFlink's wraps a Java object, and there is none. Raises as `sink_to`."""
+        return self.sink_to(sink_func)
+
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
@@ -312,8 +437,24 @@ class DataStream:
         return self._environment.collect(self._transformation, job_execution_name, limit)
 
 
+class CachedDataStream(DataStream):
+    """A stream that `cache` has returned; nothing of it is kept."""
+
+    def invalidate(self) -> None:
+        """Nothing is kept that could be dropped."""
+
+
 class KeyedStream(DataStream):
     """A stream divided by key."""
+
+    class AccumulateType(Enum):
+        """Rolling aggregations; PyFlink's numbers."""
+
+        MIN = 1
+        MAX = 2
+        MIN_BY = 3
+        MAX_BY = 4
+        SUM = 5
 
     def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation, key: StreamKey) -> None:
         super().__init__(environment, transformation)
@@ -344,6 +485,10 @@ class KeyedStream(DataStream):
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Not possible. Raises `InvalidRequestError`."""
         raise _no_operator(f"set_max_parallelism({max_parallelism!r})")
+
+    def _hint(self, call: str, reason: str) -> Self:
+        del reason
+        raise _no_operator(call)
 
     def process(  # pyright: ignore[reportIncompatibleMethodOverride]  PyFlink's streams differ in it as well
         self,
@@ -391,11 +536,49 @@ class KeyedStream(DataStream):
 
     def window(self, window_assigner: WindowAssigner) -> WindowedStream:
         """Divide each key's elements by time (docs/guide/windows.md). Raises `InvalidRequestError` for no windows."""
-        return WindowedStream(self._transformation.elements, self.add_operator, window_assigner)
+        return WindowedStream(self._transformation.elements, self.add_operator, window_assigner, self._environment)
 
-    def count_window(self, size: int) -> WindowedStream:
-        """Windows of this many elements of a key. Raises `InvalidRequestError` below 1."""
-        return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Windows of this many elements of a key, which fire when they are full.
+
+        Args:
+            size: Elements of a window.
+            slide: Elements from the begin of one to the begin of the next; 0: they follow one another.
+
+        Raises:
+            InvalidRequestError: The size is below 1, or the slide below 0.
+        """
+        assigner = CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
+        return self.window(assigner)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """For each element the first one with the sum so far at a position.
+
+        Args:
+            position_to_sum: Position or name of a field; 0 for elements that have no fields.
+        """
+        return self._accumulated("sum", position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """For each element the first one with the smallest value so far at a position."""
+        return self._accumulated("min", position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """For each element the first one with the largest value so far at a position."""
+        return self._accumulated("max", position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """For each element the first of those so far with the smallest value at a position."""
+        return self._accumulated("min_by", position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """For each element the first of those so far with the largest value at a position."""
+        return self._accumulated("max_by", position_to_max_by)
+
+    def _accumulated(self, kind: Accumulation, position: Any) -> DataStream:
+        elements = self._transformation.elements
+        function = KeyedReduce(AccumulateFunction(kind, position), elements)
+        return self.add_operator("reduce", function, elements)
 
     def aggregate(
         self,

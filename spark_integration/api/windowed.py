@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from varvite.changelog.api.time_spans import TimeLike
+    from varvite.changelog.types.contract import TypeInformation
     from varvite.changelog.types.factory import TypeLike
+    from varvite.spark_integration.api.environment import StreamExecutionEnvironment
     from varvite.spark_integration.api.stream import DataStream
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.operators.windows.assigners import WindowAssigner
@@ -51,7 +53,14 @@ class WindowedStream:
     _process: ClassVar[type] = ProcessWindowFunction
     """The window functions that `process` takes."""
 
-    def __init__(self, elements: ElementType, add_operator: AddOperator, assigner: WindowAssigner) -> None:
+    def __init__(
+        self,
+        elements: ElementType,
+        add_operator: AddOperator,
+        assigner: WindowAssigner,
+        environment: StreamExecutionEnvironment | None = None,
+    ) -> None:
+        self._environment = environment
         self._elements = elements
         self._add_operator = add_operator
         check_assigner(assigner)
@@ -59,6 +68,14 @@ class WindowedStream:
         self._trigger: Trigger[Any, Any] | None = None
         self._lateness_ms = 0
         self._late_output: OutputTag | None = None
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment | None:
+        """The environment."""
+        return self._environment
+
+    def get_input_type(self) -> TypeInformation:
+        """Type of the elements."""
+        return self._elements.state_type
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
         """Fire by a trigger, not at the end. Raises `InvalidRequestError` if these windows cannot have it."""

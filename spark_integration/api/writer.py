@@ -155,8 +155,12 @@ class StreamWriter:
         node = end if isinstance(end, Transformation) else end.transformation
         if side_output_of(node) is None:
             raise InvalidRequestError(f"{node.kind} does not come from get_side_output; a job writes one main output")
-        self._sides.append(node)
-        self._side_sinks.append(func if isinstance(func, Sink) else ForeachBatchSink(func))
+        return self.another_output(node, func if isinstance(func, Sink) else ForeachBatchSink(func))
+
+    def another_output(self, end: Transformation, sink: Sink) -> StreamWriter:
+        """Also write another output of the same operator: a side output, or its main output behind other steps."""
+        self._sides.append(end)
+        self._side_sinks.append(sink)
         return self
 
     def format(self, source: str) -> StreamWriter:
@@ -444,25 +448,6 @@ def default_parallelism(spark: SparkSession, levels: Sequence[OptionLevel]) -> i
     cores, of_shuffles = spark.sparkContext.defaultParallelism, int(spark.conf.get(SHUFFLE_PARTITIONS) or "200")
     default = cores if is_one_machine(spark) and not is_set else of_shuffles
     return check_parallelism(value_of(PARALLELISM, levels), default, value_of(MAX_PARALLELISM, levels))
-
-
-class DataStreamSink:
-    """The end of a printed stream. Its settings have no effect: a sink has no state, and runs on the driver."""
-
-    def name(self, name: str) -> DataStreamSink:
-        """No effect; for PyFlink's signature."""
-        del name
-        return self
-
-    def uid(self, uid: str) -> DataStreamSink:
-        """No effect; for PyFlink's signature."""
-        del uid
-        return self
-
-    def set_parallelism(self, parallelism: int) -> DataStreamSink:
-        """No effect; for PyFlink's signature."""
-        del parallelism
-        return self
 
 
 def _launch(

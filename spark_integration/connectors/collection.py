@@ -37,12 +37,9 @@ def collection_source(elements: ElementType, collection: Iterable[Any]) -> Colle
     """The source of a collection; its elements are copied now.
 
     Raises:
-        InvalidRequestError: The collection is empty, an element is not of the type, or they are too many.
+        InvalidRequestError: An element is not of the type, or they are too many.
     """
-    values = list(collection)
-    if not values:
-        raise InvalidRequestError("from_collection needs at least one element")
-    columns = elements.writer("").columns(values)
+    columns = elements.writer("").columns(list(collection))
     table = pa.table(columns, names=elements.schema.names)
     if table.nbytes > BYTES_MAX:
         raise InvalidRequestError(
@@ -93,5 +90,5 @@ class CollectionInput:
 
 def _file(table: pa.Table) -> bytes:
     with io.BytesIO() as written:
-        pq.write_table(table, written, row_group_size=table.num_rows, compression="zstd")
+        pq.write_table(table, written, row_group_size=max(table.num_rows, 1), compression="zstd")
         return written.getvalue()

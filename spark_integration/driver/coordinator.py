@@ -134,6 +134,11 @@ class Coordinator:
             self._services.monitor.lost_input(self._progress.sources.lost)
 
     @property
+    def job_id(self) -> str:
+        """The job's id."""
+        return self._run.record.job_id
+
+    @property
     def metrics_port(self) -> int | None:
         """Port at which this process serves the query's metrics; None if it does not."""
         return self._services.monitor.port

@@ -2,6 +2,7 @@
 
 | module | owns |
 |---|---|
+| `flink_types` | classes of PyFlink's types that are made otherwise here |
 | `types` | the types of elements, and their schemas |
 | `columns` | values of a type as columns |
 | `arrow_rows` | rows from and to Arrow |

@@ -9,11 +9,13 @@ for every execution of it. A function that reads the machine's clock is not dete
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from copy import copy
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from varvite.changelog.api.functions import AggregateFunction, Function, ReduceFunction
+from varvite.spark_integration.functions.metrics import MetricGroup, MetricRegistry
 from varvite.spark_integration.functions.timers import MIN_WATERMARK
 from varvite.storage.errors import InvalidRequestError
 
@@ -41,6 +43,7 @@ __all__ = [
     "RuntimeContext",
 ]
 
+_log: Final = logging.getLogger(__name__)
 K = TypeVar("K")
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -116,6 +119,14 @@ class RuntimeContext(KeyedStateStore, Protocol):
         """A parameter of the job (option `pipeline.global-job-parameters`), or the default."""
         ...
 
+    def get_attempt_number(self) -> int:
+        """0: a batch that is executed again is executed as if for the first time."""
+        ...
+
+    def get_metrics_group(self) -> MetricGroup:
+        """Metrics of the function, which the driver serves with the job's (docs/operate/metrics.md)."""
+        ...
+
 
 class NoKeyedState:
     """The keyed state of functions that have none: every use raises `InvalidRequestError`."""
@@ -137,7 +148,10 @@ class OperatorRuntimeContext(RuntimeContext):
         *,
         job_parameters: Mapping[str, str] | None = None,
         operator_states: OperatorStateBackend | None = None,
+        metrics: MetricRegistry | None = None,
     ) -> None:
+        self.metrics = metrics
+        """Metrics of the function; None: nobody sees them."""
         self._operator_states = operator_states
         self._task_name = task_name
         self._partition = partition
@@ -187,6 +201,19 @@ class OperatorRuntimeContext(RuntimeContext):
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return self._job_parameters.get(key, default_value)
+
+    def get_attempt_number(self) -> int:
+        return 0
+
+    def get_metrics_group(self) -> MetricGroup:
+        if self.metrics is None:
+            _log.warning(
+                "%s: metrics of functions before the first key are counted, but nobody sees them: make them in a "
+                "function on a keyed stream, or behind one",
+                self._task_name,
+            )
+            self.metrics = MetricRegistry()
+        return MetricGroup(self.metrics)
 
     def get_operator_state_store(self) -> OperatorStateBackend:
         """The instance's non-keyed state, for built-in functions. Raises `InvalidRequestError` if there is none."""

@@ -1,11 +1,11 @@
-"""PyFlink's functions on keyed streams as keyed process functions: map, flat_map, filter and reduce with state.
+"""PyFlink's functions on keyed streams as keyed process functions: map, flat_map, filter, reduce, and rolling sums.
 
 Each opens and closes the user's function with the operator's own context, so that it may use keyed state.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from varvite.changelog.api.descriptors import ValueStateDescriptor
 from varvite.changelog.api.functions import Function, ReduceFunction
@@ -13,6 +13,7 @@ from varvite.spark_integration.elements.row_values import row_values
 from varvite.spark_integration.functions.implicit_state import HasImplicitState, ImplicitState, state_of_elements
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction, method_of
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 REDUCE_STATE: Final = "_reduce_state"
 """Name of the state that a reduce keeps, as in PyFlink."""
+Accumulation = Literal["sum", "min", "max", "min_by", "max_by"]
+"""PyFlink's rolling aggregations of a keyed stream."""
 
 
 class KeyedFunction(KeyedProcessFunction[Any, Any, Any]):
@@ -95,3 +98,42 @@ class KeyedReduce(KeyedFunction, HasImplicitState):
             value = self._reduce(combined if rows is None else rows.outward(combined), value)
         self._state.update(value if rows is None else rows.inward(value))
         return (value,)
+
+
+class AccumulateFunction(ReduceFunction[Any]):
+    """Combines the value of a field; what has no fields is the value itself, at position 0."""
+
+    def __init__(self, kind: Accumulation, position: int | str) -> None:
+        """Raises `InvalidRequestError` for no position."""
+        if isinstance(position, bool) or not isinstance(position, (int, str)):
+            raise InvalidRequestError(f"{kind} takes the position or the name of a field, not {position!r}")
+        self._kind: Accumulation = kind
+        self._position = position
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        has_fields = issubclass(type(value2), (tuple, list))
+        if not has_fields and self._position != 0:
+            raise InvalidRequestError(
+                f"{self._kind}({self._position!r}): the element {value2!r} has no fields; give 0, or nothing"
+            )
+        position: Any = self._position
+        first, second = (value1[position], value2[position]) if has_fields else (value1, value2)
+        is_second = self._kind != "sum" and (second < first if self._kind.startswith("min") else second > first)
+        if self._kind.endswith("_by"):
+            return value2 if is_second else value1
+        value = first + second if self._kind == "sum" else second if is_second else first
+        return self._with(value1, value) if has_fields else value
+
+    def _with(self, element: Any, value: Any) -> Any:
+        """The element with another value of the field: of the same class, with the same names."""
+        position = self._position
+        if isinstance(position, str):
+            position = list(getattr(element, "FIELD_NAMES", None) or element.__fields__).index(position)
+        values = list(element)
+        values[position] = value
+        if isinstance(element, list):
+            return values
+        combined: Any = tuple.__new__(type(element), values)
+        if attributes := getattr(element, "__dict__", None):  # a row of PySpark has its names there
+            combined.__dict__.update(attributes)
+        return combined

@@ -8,11 +8,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pyspark import cloudpickle
+
 from varvite.changelog.api.functions import Function
+from varvite.spark_integration.functions.output_tag import is_tagged
+from varvite.spark_integration.functions.returned import returned
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from varvite.spark_integration.functions.keyed import RuntimeContext
+    from varvite.spark_integration.functions.timers import TimerService
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -50,6 +57,14 @@ class KeySelector(Function, Generic[IN, OUT]):
         """The element's key; the same for the same element every time."""
 
 
+class Partitioner(Function):
+    """Chooses the partition of an element; `partition_custom`, which takes it, is not possible here."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """The partition of a key, from 0."""
+
+
 class ProcessFunction(Function, Generic[IN, OUT]):
     """A function on a stream that is not keyed: no state, any number of elements out."""
 
@@ -60,9 +75,40 @@ class ProcessFunction(Function, Generic[IN, OUT]):
         def timestamp(self) -> int | None:
             """The element's event time, milliseconds since the epoch; None if none was assigned."""
 
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """The machine's time. Timers and the watermark raise `InvalidRequestError`: they need keys."""
+
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Iterable[OUT] | None:
         """The elements that take the place of this one, usually by `yield`; None for no element."""
+
+
+class SideOutputOf(ProcessFunction[Any, Any]):
+    """The side output of a process function: what it yields with a tag, and nothing else."""
+
+    def __init__(self, function: bytes, tag_id: str) -> None:
+        """Take the place of a function.
+
+        Args:
+            function: The function, pickled.
+            tag_id: Id of the side output.
+        """
+        self._pickled = function
+        self._tag_id = tag_id
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        # The user's own class, which came with the function.
+        self._function = cloudpickle.loads(self._pickled)
+        self._function.open(runtime_context)
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any]:
+        yielded = self._function.process_element(value, ctx)
+        tagged = () if yielded is None else filter(is_tagged, returned(yielded))
+        return (element for tag, element in tagged if tag.tag_id == self._tag_id)
+
+    def close(self) -> None:
+        self._function.close()
 
 
 def method_of(function: Any, kind: type[Function], method: str) -> Callable[[Any], Any]:

@@ -8,7 +8,7 @@ watermark comes after the rows; until then it is that of the previous batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from varvite.changelog.keyed.timers import TimeDomain, timer_schema
 from varvite.storage.errors import InvalidRequestError
@@ -57,6 +57,48 @@ class TimerService(ABC):
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
         """Remove a timer; nothing happens if there is none. Raises `InvalidRequestError` for no time."""
+
+
+class TimeSource(Protocol):
+    """Tells the time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+
+class UnkeyedTimerService(TimerService):
+    """The service of functions without keys: the time, and no timers."""
+
+    def __init__(self, clock: TimeSource) -> None:
+        """Keep the clock: the machine's where a function may run before the batch has a time."""
+        self._clock = clock
+
+    def current_processing_time(self) -> int:
+        return self._clock.now_ms()
+
+    def current_watermark(self) -> int:
+        """Not possible. Raises `InvalidRequestError` always, as do the others."""
+        raise _needs_keys("current_watermark")
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        raise _needs_keys(f"register_processing_time_timer({timestamp!r})")
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        raise _needs_keys(f"register_event_time_timer({timestamp!r})")
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        raise _needs_keys(f"delete_processing_time_timer({timestamp!r})")
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        raise _needs_keys(f"delete_event_time_timer({timestamp!r})")
+
+
+def _needs_keys(call: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{call}: a function on a stream without keys has no timers and no watermark; call key_by before, and give a "
+        "KeyedProcessFunction"
+    )
 
 
 class KeyedTimerService(TimerService):

@@ -34,6 +34,14 @@ class TimestampAssigner(ABC):
         """
 
 
+class KeptTimestamps(TimestampAssigner):
+    """Leaves the timestamps that elements have."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        del value
+        return record_timestamp
+
+
 @dataclass(frozen=True)
 class WatermarkStrategy:
     """The source of timestamps and the delay of the watermark; every `with_` makes a new strategy."""
@@ -88,6 +96,16 @@ class WatermarkStrategy:
         if span_ms is None or span_ms <= 0:
             raise InvalidRequestError(f"{idle_timeout!r} is no span of time; give Duration.of_seconds(5)")
         return replace(self, idle_timeout_ms=span_ms)
+
+    def with_watermark_alignment(
+        self, watermark_group: str, max_allowed_watermark_drift: TimeLike, update_interval: TimeLike | None = None
+    ) -> WatermarkStrategy:
+        """Not possible. Raises `InvalidRequestError` always."""
+        del watermark_group, max_allowed_watermark_drift, update_interval
+        raise InvalidRequestError(
+            "with_watermark_alignment holds a fast source back until the others have its times, which Spark's sources "
+            "cannot do: remove it, and bound a source's batches by its own options, such as maxOffsetsPerTrigger"
+        )
 
     @property
     def delay_ms(self) -> int | None:

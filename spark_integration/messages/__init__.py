@@ -9,5 +9,6 @@ Invariants: I2 (one summary per attempt), I4 (a request names the attempt that w
 | `requested_store` | the job's storage as a request describes it |
 | `summary` | the result of one attempt |
 | `user_errors` | errors of user code and of tasks, as text and pickled |
+| `user_metrics` | what an attempt has measured in a metric of the user's |
 | `worker_figures` | figures of attempts and uploads |
 """

@@ -17,6 +17,7 @@ import msgspec
 
 from varvite.changelog.commit.batch_result import PartitionResult
 from varvite.spark_integration.messages.protocol import UserError
+from varvite.spark_integration.messages.user_metrics import UserMetric
 from varvite.spark_integration.messages.worker_figures import AttemptFigures, UploadFigures
 from varvite.storage.format.inspection import inspected
 from varvite.storage.format.records import StateSchema
@@ -63,6 +64,8 @@ class Summary(PartitionResult, frozen=True, kw_only=True, gc=False, array_like=T
     """The error of the user's function; nothing is committed then."""
     accumulated: tuple[bytes, ...] = ()
     """The values that the attempt has added to accumulators of the user: each id and value, pickled."""
+    metrics: tuple[UserMetric, ...] = ()
+    """The metrics of the user's functions since the worker's last summary."""
 
     def attempt_figures(self) -> AttemptFigures:
         """The numbers of this one summary."""

@@ -6,10 +6,13 @@ Invariants: I11 (a misspelt key or a value that does not fit is an error, never 
 
 | module | owns |
 |---|---|
+| `absent` | names of PyFlink's that varvite has nothing for |
 | `checkpoint_config` | `CheckpointConfig`: PyFlink's checkpoint settings |
 | `checkpoint_storage` | PyFlink's checkpoint storages: locations of checkpoints |
-| `configuration` | `Configuration`: PyFlink's settings by key |
+| `configuration` | `Configuration` and `ConfigOptions`: PyFlink's settings by key |
+| `execution_config` | `ExecutionConfig`: PyFlink's settings of execution |
 | `executor_share` | the share of a state worker in what is limited per executor |
+| `flink_values` | PyFlink's plain values that settings take, and its hints |
 | `flink_keys` | keys of Flink's configuration without an option here |
 | `job_config` | `JobConfig`: every setting of a job |
 | `levels` | settings of the session, and query options told from a sink's |

@@ -1,14 +1,16 @@
 """`CheckpointConfig`: the checkpoint settings of an environment, with PyFlink's names.
 
 A checkpoint of varvite is the end of a micro-batch: there is one at a time, it is exactly-once, and it cannot time out
-by itself. Setters of what that already promises do nothing, those of what it cannot do warn or raise.
+by itself. Setters of what that already promises do nothing, those of what it cannot do warn or raise. Getters answer
+with what was set, whether or not it has an effect.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from varvite.changelog.api.time_spans import Duration
 from varvite.changelog.commit.options import RETAINED
 from varvite.materializer.options.driver import CHECKPOINT_INTERVAL
 from varvite.spark_integration.options.checkpoint_storage import (
@@ -24,6 +26,9 @@ from varvite.storage.transfer.options import UPLOAD_DEADLINE
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
+
+
+_NO_BARRIERS: Final = "micro-batches have no barriers that could wait"
 
 
 class CheckpointingMode(Enum):
@@ -50,11 +55,24 @@ class CheckpointConfig:
     """The checkpoint settings of an environment; sets options of the level code."""
 
     def __init__(
-        self, configure: Callable[[str, Any], Any], settings: Callable[[str], Any], is_one_machine: Callable[[], bool]
+        self,
+        configure: Callable[[str, Any], Any],
+        settings: Callable[[str], Any],
+        is_one_machine: Callable[[], bool],
+        kept: dict[str, Any] | None = None,
     ) -> None:
+        """Use `env.get_checkpoint_config()`.
+
+        Args:
+            configure: Sets an option.
+            settings: Option → what code has set.
+            is_one_machine: True if driver and executors share a machine.
+            kept: Settings without effect, for their getters.
+        """
         self._configure = configure
         self._setting = settings
         self._is_one_machine = is_one_machine
+        self._kept = {} if kept is None else kept
 
     # --- where ---
 
@@ -72,6 +90,10 @@ class CheckpointConfig:
             )
         self._configure(DIRECTORY.key, storage.location() if isinstance(storage, CheckpointStorage) else storage)
         return self
+
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+        """As `set_checkpoint_storage`, under a name of Flink 1."""
+        return self.set_checkpoint_storage(checkpoint_path)
 
     def get_checkpoint_storage(self) -> FileSystemCheckpointStorage | None:
         """The location that was set; None: it comes from the configuration."""
@@ -117,64 +139,123 @@ class CheckpointConfig:
         """Accepts any mode; it is always exactly once. Raises `InvalidRequestError` for something that is no mode."""
         if not isinstance(checkpointing_mode, CheckpointingMode):
             raise InvalidRequestError(f"{checkpointing_mode!r} is no CheckpointingMode")
-        return self
+        return self._keep("checkpointing_mode", checkpointing_mode)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """EXACTLY_ONCE."""
-        return CheckpointingMode.EXACTLY_ONCE
+        """The mode that was set; EXACTLY_ONCE."""
+        return self._kept.get("checkpointing_mode", CheckpointingMode.EXACTLY_ONCE)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """One at a time; a higher number has no effect, and causes a warning."""
         if max_concurrent_checkpoints != 1:
             warn_useless("max_concurrent_checkpoints", "one batch, and so one checkpoint, is under way at a time")
-        return self
+        return self._keep("max_concurrent_checkpoints", max_concurrent_checkpoints)
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """One."""
-        return 1
+        """The number that was set; 1."""
+        return self._kept.get("max_concurrent_checkpoints", 1)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
         """No failure is tolerated: the batch is executed again. A higher number has no effect, and causes a warning."""
         if tolerable_checkpoint_failure_number != 0:
             warn_useless("tolerable_checkpoint_failure_number", "a batch whose checkpoint fails is not acknowledged")
-        return self
+        return self._keep("tolerable_checkpoint_failure_number", tolerable_checkpoint_failure_number)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """Zero."""
-        return 0
+        """The number that was set; 0."""
+        return self._kept.get("tolerable_checkpoint_failure_number", 0)
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
+        """A batch without a checkpoint is never acknowledged; False has no effect, and causes a warning."""
+        if not fail_on_checkpointing_errors:
+            warn_useless("fail_on_checkpointing_errors", "a batch whose checkpoint fails is not acknowledged")
+        return self._keep("fail_on_checkpointing_errors", fail_on_checkpointing_errors)
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """The setting; True."""
+        return self._kept.get("fail_on_checkpointing_errors", True)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
         """No pause is kept; any number but 0 causes a warning."""
         if min_pause_between_checkpoints != 0:
             warn_useless("min_pause_between_checkpoints", "set a longer checkpoint interval or trigger")
-        return self
+        return self._keep("min_pause_between_checkpoints", min_pause_between_checkpoints)
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """Zero."""
-        return 0
+        """The milliseconds that were set; 0."""
+        return self._kept.get("min_pause_between_checkpoints", 0)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
         """Without effect, and causes a warning."""
-        _ = checkpoint_timeout
         warn_useless("checkpoint_timeout", f"uploads have {UPLOAD_DEADLINE.key}")
-        return self
+        return self._keep("checkpoint_timeout", checkpoint_timeout)
+
+    def get_checkpoint_timeout(self) -> int:
+        """The milliseconds that were set; 600,000, as in PyFlink."""
+        return self._kept.get("checkpoint_timeout", 600_000)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
         """Without effect; True causes a warning."""
         if enabled:
-            warn_useless("enable_unaligned_checkpoints", "micro-batches have no barriers that could wait")
-        return self
+            warn_useless("enable_unaligned_checkpoints", _NO_BARRIERS)
+        return self._keep("unaligned_checkpoints", enabled)
+
+    def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        """Without effect: there are none."""
+        return self._keep("unaligned_checkpoints", False)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """False."""
-        return False
+        """The setting; False."""
+        return self._kept.get("unaligned_checkpoints", False)
 
-    def set_externalized_checkpoint_retention(self, cleanup_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
+    def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
+        """Without effect; True causes a warning."""
+        if force_unaligned_checkpoints:
+            warn_useless("force_unaligned_checkpoints", _NO_BARRIERS)
+        return self._keep("force_unaligned_checkpoints", force_unaligned_checkpoints)
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """The setting; False."""
+        return self._kept.get("force_unaligned_checkpoints", False)
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Without effect, and causes a warning."""
+        warn_useless("alignment_timeout", _NO_BARRIERS)
+        return self._keep("alignment_timeout", alignment_timeout)
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        """The time that was set; 0."""
+        return self._kept.get("alignment_timeout", Duration.of_millis(0))
+
+    set_alignment_timeout = set_aligned_checkpoint_timeout
+    """The same, under Flink's older name."""
+    get_alignment_timeout = get_aligned_checkpoint_timeout
+    """The same, under Flink's older name."""
+
+    def set_externalized_checkpoint_retention(
+        self, retention_mode: ExternalizedCheckpointRetention
+    ) -> CheckpointConfig:
         """Checkpoints always stay; any other mode causes a warning."""
-        if cleanup_mode is not ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
-            warn_useless(str(cleanup_mode), "checkpoints stay when a query is stopped; delete the job's directory")
-        return self
+        if retention_mode is not ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
+            warn_useless(str(retention_mode), "checkpoints stay when a query is stopped; delete the job's directory")
+        return self._keep("externalized_checkpoint_retention", retention_mode)
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        """RETAIN_ON_CANCELLATION."""
-        return ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+        """The mode that was set; RETAIN_ON_CANCELLATION."""
+        return self._kept.get(
+            "externalized_checkpoint_retention", ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+        )
+
+    enable_externalized_checkpoints = set_externalized_checkpoint_cleanup = set_externalized_checkpoint_retention
+    """The same, under names of Flink 1."""
+    get_externalized_checkpoint_cleanup = get_externalized_checkpoint_retention
+    """The same, under a name of Flink 1."""
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        """True unless the mode is NO_EXTERNALIZED_CHECKPOINTS."""
+        mode = self.get_externalized_checkpoint_retention()
+        return mode is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+
+    def _keep(self, name: str, value: Any) -> CheckpointConfig:
+        self._kept[name] = value
+        return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from varvite.changelog.commit.options import INLINE_SIZE
 from varvite.storage.errors import InvalidRequestError
@@ -36,6 +36,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         InvalidRequestError: There is no path.
     """
 
+    MAX_FILE_STATE_THRESHOLD: ClassVar[int] = 1 << 20
+
     checkpoint_path: str | PathLike[str]
     file_state_size_threshold: int | None = None
     write_buffer_size: int = -1
@@ -53,8 +55,20 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self.checkpoint_path
 
     def get_checkpoint_path(self) -> str:
-        """The path or URL."""
-        return str(self.checkpoint_path)
+        """The path or URL, without a slash at its end."""
+        return _trimmed(self.checkpoint_path)
+
+    def get_savepoint_path(self) -> None:
+        """None: savepoints lie in the job's directory."""
+        return
+
+    def get_min_file_size_threshold(self) -> int:
+        """The threshold that was set; else the 20 KiB of Flink."""
+        return 20 << 10 if self.file_state_size_threshold is None else self.file_state_size_threshold
+
+    def get_write_buffer_size(self) -> int:
+        """The size that was set; else the 4 KiB of Flink."""
+        return 4096 if self.write_buffer_size == -1 else self.write_buffer_size
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,8 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         checkpoint_path: Keep checkpoints there instead, as `FileSystemCheckpointStorage` does.
         max_state_size: Without effect, and causes a warning: nothing is kept in the driver's memory.
     """
+
+    DEFAULT_MAX_STATE_SIZE: ClassVar[int] = 5 << 20
 
     checkpoint_path: str | PathLike[str] | None = None
     max_state_size: int | None = None
@@ -97,7 +113,34 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
     def get_checkpoint_path(self) -> str | None:
         """The path, if there is one."""
-        return None if self.checkpoint_path is None else str(self.checkpoint_path)
+        return None if self.checkpoint_path is None else _trimmed(self.checkpoint_path)
+
+    def get_savepoint_path(self) -> None:
+        """None: savepoints lie in the job's directory."""
+        return
+
+    def get_max_state_size(self) -> int:
+        """The size that was set; else `DEFAULT_MAX_STATE_SIZE`."""
+        return self.DEFAULT_MAX_STATE_SIZE if self.max_state_size is None else self.max_state_size
+
+
+class CustomCheckpointStorage(CheckpointStorage):
+    """A storage that a Java class makes: not possible here."""
+
+    def __init__(self, j_custom_checkpoint_storage: Any = None) -> None:
+        """Raises `InvalidRequestError` always."""
+        del j_custom_checkpoint_storage
+        raise InvalidRequestError(
+            "CustomCheckpointStorage wraps a Java object, and there is none here: take FileSystemCheckpointStorage "
+            "with a path or a URL that fsspec knows, or register an object store (varvite.extending)"
+        )
+
+    def location(self) -> str:
+        raise NotImplementedError
+
+
+def _trimmed(path: str | PathLike[str]) -> str:
+    return str(path).rstrip("/") or str(path)
 
 
 def temporary_directory() -> str:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
 
 
 class RuntimeExecutionMode(enum.Enum):
@@ -53,6 +59,39 @@ class Configuration:
         value = self._settings.get(key, default_value)
         return value.strip().lower() == "true" if isinstance(value, str) else bool(value)
 
+    def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+        """Set bytes."""
+        return self._set(key, bytearray(value))
+
+    def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        """The setting as bytes, else the default."""
+        return bytearray(self._settings.get(key, default_value))
+
+    @staticmethod
+    def from_dict(map: Mapping[str, Any]) -> Configuration:  # noqa: A002  PyFlink's name
+        """Settings from key → value."""
+        return Configuration().add_all(map)
+
+    @staticmethod
+    def parse_list_value(value: str) -> list[str]:
+        """The items of a text: within brackets and separated by commas, or separated by semicolons."""
+        if not value:
+            return []
+        text = value.strip()
+        if text.startswith("[") and text.endswith("]"):
+            return [item.strip().strip("\"'") for item in text[1:-1].split(",") if item.strip()]
+        return value.split(";")
+
+    def add_all(self, other: Configuration | Mapping[str, Any], prefix: str | None = None) -> Configuration:
+        """Add other settings, with a prefix before their keys."""
+        others = other.to_dict() if isinstance(other, Configuration) else other
+        self._settings.update({(prefix or "") + key: value for key, value in others.items()})
+        return self
+
+    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """Add the settings to a dict."""
+        target_dict.update(self._settings)
+
     def contains_key(self, key: str) -> bool:
         """True if the key was set."""
         return key in self._settings
@@ -72,3 +111,64 @@ class Configuration:
     def _set(self, key: str, value: Any) -> Configuration:
         self._settings[key] = value
         return self
+
+
+@dataclass(frozen=True)
+class ConfigOption(Generic[T]):
+    """A key and the default of a setting, for libraries of PyFlink that declare one."""
+
+    key: str
+    default: T | None = None
+
+
+class ConfigOptions:
+    """Builds options: `ConfigOptions.key("tmp.dir").string_type().default_value("/tmp")`."""
+
+    @staticmethod
+    def key(key: str) -> ConfigOptions.OptionBuilder:
+        """A builder for an option."""
+        return ConfigOptions.OptionBuilder(key)
+
+    @dataclass(frozen=True)
+    class OptionBuilder:
+        """An option without a type."""
+
+        key: str
+
+        def boolean_type(self) -> ConfigOptions.TypedConfigOptionBuilder[bool]:
+            """An option of a type, as do the others."""
+            return ConfigOptions.TypedConfigOptionBuilder(self.key)
+
+        def int_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
+            """An option of a type."""
+            return ConfigOptions.TypedConfigOptionBuilder(self.key)
+
+        def long_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
+            """An option of a type."""
+            return ConfigOptions.TypedConfigOptionBuilder(self.key)
+
+        def float_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
+            """An option of a type."""
+            return ConfigOptions.TypedConfigOptionBuilder(self.key)
+
+        def double_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
+            """An option of a type."""
+            return ConfigOptions.TypedConfigOptionBuilder(self.key)
+
+        def string_type(self) -> ConfigOptions.TypedConfigOptionBuilder[str]:
+            """An option of a type."""
+            return ConfigOptions.TypedConfigOptionBuilder(self.key)
+
+    @dataclass(frozen=True)
+    class TypedConfigOptionBuilder(Generic[T]):
+        """An option without a default."""
+
+        key: str
+
+        def default_value(self, value: T) -> ConfigOption[T]:
+            """The option with a default."""
+            return ConfigOption(self.key, value)
+
+        def no_default_value(self) -> ConfigOption[T]:
+            """The option without a default."""
+            return ConfigOption(self.key)

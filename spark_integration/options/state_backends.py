@@ -49,7 +49,12 @@ class HashMapStateBackend(StateBackend):
 
     Snapshots are RocksDB files as for the other backend, so they are incremental, and a job may change its backend at a
     restart.
+
+    Args:
+        j_hashmap_state_backend: None; only there for PyFlink's signature.
     """
+
+    j_hashmap_state_backend: None = None
 
     def configuration(self) -> dict[str, Any]:
         return {BACKEND_TYPE.key: HASHMAP}
@@ -60,21 +65,22 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     """Working state in a RocksDB on the executor's local disk: may be larger than memory.
 
     Args:
-        enable_incremental_checkpointing: None or True; only there for PyFlink's signature.
-
-    Raises:
-        InvalidRequestError: `enable_incremental_checkpointing` is False: every snapshot of varvite is incremental.
+        enable_incremental_checkpointing: Only there for PyFlink's signature. False causes a warning: every snapshot of
+            varvite is incremental.
     """
 
     enable_incremental_checkpointing: bool | None = None
     _predefined: PredefinedOptions | None = field(default=None, init=False)
     _transfer_threads: int | None = field(default=None, init=False)
+    _storage_paths: tuple[str, ...] = field(default=(), init=False)
+    _options_factory: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.enable_incremental_checkpointing not in (None, True):
-            raise InvalidRequestError(
-                f"enable_incremental_checkpointing={self.enable_incremental_checkpointing!r} is not possible: "
-                "varvite's snapshots always reuse the files of the one before; leave the argument out"
+            warn_useless(
+                f"enable_incremental_checkpointing={self.enable_incremental_checkpointing!r}",
+                "snapshots always reuse the files of the one before; leave the argument out",
+                stacklevel=4,
             )
 
     def configuration(self) -> dict[str, Any]:
@@ -86,8 +92,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return settings
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """True: snapshots upload new files only."""
-        return True
+        """The setting; without one True: snapshots upload new files only, whatever it is."""
+        return self.enable_incremental_checkpointing is not False
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
         """Choose settings for a kind of disk; options that are set explicitly win. Raises `InvalidRequestError`."""
@@ -99,48 +105,43 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         """The set that was chosen here, else DEFAULT; the configuration does not count."""
         return self._predefined or PredefinedOptions.DEFAULT
 
-    def set_number_of_transfer_threads(self, number_of_transferring_threads: int) -> None:
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
         """Set the number of concurrent requests with which a state worker uploads, or restores.
 
         Raises `InvalidRequestError` below 1.
         """
-        if number_of_transferring_threads < 1:
-            raise InvalidRequestError(f"{number_of_transferring_threads} transfer threads; use at least 1")
-        self._transfer_threads = number_of_transferring_threads
+        if number_of_transfering_threads < 1:
+            raise InvalidRequestError(f"{number_of_transfering_threads} transfer threads; use at least 1")
+        self._transfer_threads = number_of_transfering_threads
 
     def get_number_of_transfer_threads(self) -> int | None:
         """The number that was set; None: it comes from the configuration."""
         return self._transfer_threads
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Not possible: working state is in Spark's local directories, which are removed with the executor.
-
-        Raises:
-            InvalidRequestError: Always; it names Spark's setting.
-        """
-        raise InvalidRequestError(
-            f"{list(paths)} cannot be used: working state is in Spark's local directories, so that it is removed with "
-            "its executor; set spark.local.dir (on YARN the node manager's local directories)"
+        """Without effect, and causes a warning: working state is in Spark's local directories."""
+        warn_useless(
+            f"set_db_storage_paths{paths}",
+            "working state is in Spark's local directories, so that it is removed with its executor; set "
+            "spark.local.dir (on YARN the node manager's local directories)",
         )
+        self._storage_paths = paths
 
-    def get_db_storage_paths(self) -> None:
-        """None: Spark's local directories."""
-        return
+    def get_db_storage_paths(self) -> list[str] | None:
+        """The paths that were set, without effect; None: Spark's local directories."""
+        return list(self._storage_paths) if self._storage_paths else None
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """Not possible: such a factory is a Java class.
-
-        Raises:
-            InvalidRequestError: Always; it names the options instead.
-        """
-        raise InvalidRequestError(
-            f"a RocksDB options factory ({options_factory_class_name}) is a Java class, which varvite cannot use; set "
-            "the options state.backend.rocksdb.* or predefined options"
+        """Without effect, and causes a warning: such a factory is a Java class."""
+        warn_useless(
+            f"set_options({options_factory_class_name!r})",
+            "a factory is a Java class; set the options state.backend.rocksdb.* or predefined options",
         )
+        self._options_factory = options_factory_class_name
 
-    def get_options(self) -> None:
-        """None: there is no options factory."""
-        return
+    def get_options(self) -> str | None:
+        """The name that was set, without effect."""
+        return self._options_factory
 
 
 @dataclass(frozen=True)

@@ -15,21 +15,23 @@ from pyspark import cloudpickle
 
 from varvite.spark_integration.elements.side_by_side import with_side_outputs
 from varvite.spark_integration.functions.output_tag import is_tagged, untagged
-from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Step
+from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
 
 if TYPE_CHECKING:
     from varvite.spark_integration.elements.arrow_rows import RowReader
     from varvite.spark_integration.elements.side_by_side import ConnectedElements, ConnectedReader
     from varvite.spark_integration.elements.types import ElementReader, ElementType
+    from varvite.spark_integration.functions.metrics import MetricRegistry
 
 
 @dataclass(frozen=True, slots=True)
 class SideOutput:
-    """A side output of the function."""
+    """An output of the function beside the one that it has first."""
 
-    tag_id: str
+    tag_id: str | None
+    """None: the function's main output once more, for other steps."""
     yields: ElementType
-    """Elements that the function yields with the tag."""
+    """Elements that the function yields for it."""
     output: ElementType
     """Output of the last step."""
     steps: tuple[Step, ...] = ()
@@ -52,6 +54,10 @@ class ElementOperator:
     """Functions on its output."""
     key: KeyStep | None = None
     """The key function of the next operator: one more column."""
+    tag_id: str | None = None
+    """The side output that is read in the place of the main one."""
+    event_time_out: bool = False
+    """The next operator reads event times: one more column, with that of each element that the function yields."""
     sides: tuple[SideOutput, ...] = ()
     """Side outputs that are read: a column with the output's number, and a struct column for each."""
 
@@ -59,13 +65,17 @@ class ElementOperator:
 class OperatorElements:
     """An `ElementOperator` in its state worker, instead of the runner's row writer."""
 
-    def __init__(self, operator: ElementOperator, uid: str, place: ChainPlace) -> None:
+    def __init__(
+        self, operator: ElementOperator, uid: str, place: ChainPlace, metrics: MetricRegistry | None = None
+    ) -> None:
         """Load and open everything but the function itself. Raises `StepError`."""
         self._operator = operator
         self._writer = operator.output.writer(uid)
-        self._chain = FunctionChain(operator.steps, operator.key, place)
+        self._chain = FunctionChain(operator.steps, operator.key, place, metrics)
         self._is_followed = bool(operator.steps) or operator.key is not None
-        self._sides = [_SideWriter(side, uid, place) for side in operator.sides]
+        self.has_times = operator.event_time_out
+        """`columns` takes pairs of an event time and an element."""
+        self._sides = [_SideWriter(side, uid, place, metrics) for side in operator.sides]
         self.function: Any = cloudpickle.loads(operator.function)
         """The user's function, not yet opened."""
         self._chain.open()
@@ -86,17 +96,32 @@ class OperatorElements:
             InvalidRequestError: An element does not fit the output's type.
         """
         tagged: list[Any] = []
-        if any(map(is_tagged, rows)):
+        stamps: Stamps = None
+        if self.has_times:
+            pairs = [(stamp, element) for stamp, row in rows for element in self._of_next(row)]
+            stamps, rows = [stamp for stamp, _ in pairs], [element for _, element in pairs]
+        elif self._operator.tag_id is not None:
+            rows = [element for row in rows for element in self._of_next(row)]
+        elif any(map(is_tagged, rows)):
             tagged = [pair for pair in rows if is_tagged(pair)]
             rows = untagged(rows)
-        main = self._main_columns(rows)
-        return with_side_outputs(main, [side.columns(tagged) for side in self._sides]) if self._sides else main
+        main = self._main_columns(rows, stamps)
+        return with_side_outputs(main, [side.columns(tagged, rows) for side in self._sides]) if self._sides else main
 
-    def _main_columns(self, rows: list[Any]) -> list[pa.Array]:
+    def _of_next(self, row: Any) -> tuple[Any, ...]:
+        """The element for the next operator that a function has yielded; nothing if it is of another output."""
+        tag_id = self._operator.tag_id
+        if not is_tagged(row):
+            return (row,) if tag_id is None else ()
+        return (row[1],) if row[0].tag_id == tag_id else ()
+
+    def _main_columns(self, rows: list[Any], stamps: Stamps) -> list[pa.Array]:
         if self._is_followed:
             rows = self._operator.yields.conform(rows)
-        elements, _ = self._chain.run(rows)
+        elements, stamps = self._chain.run(rows, stamps)
         columns = self._writer.columns(elements)
+        if stamps is not None:
+            columns = [*columns, pa.array(stamps, pa.int64())]
         return columns if self._operator.key is None else [*columns, self._chain.keys(elements)]
 
     def close(self) -> None:
@@ -109,15 +134,15 @@ class OperatorElements:
 class _SideWriter:
     """A side output in its state worker."""
 
-    def __init__(self, side: SideOutput, uid: str, place: ChainPlace) -> None:
+    def __init__(self, side: SideOutput, uid: str, place: ChainPlace, metrics: MetricRegistry | None) -> None:
         self._side = side
         self._writer = side.output.writer(uid)
-        self.chain = FunctionChain(side.steps, None, place)
+        self.chain = FunctionChain(side.steps, None, place, metrics)
 
-    def columns(self, tagged: list[Any]) -> pa.StructArray:
-        """The rows of this output among all tagged elements. Raises `StepError`, `InvalidRequestError`."""
+    def columns(self, tagged: list[Any], main: list[Any]) -> pa.StructArray:
+        """The rows of this output among all elements. Raises `StepError`, `InvalidRequestError`."""
         side = self._side
-        elements = [value for tag, value in tagged if tag.tag_id == side.tag_id]
+        elements = main if side.tag_id is None else [value for tag, value in tagged if tag.tag_id == side.tag_id]
         if side.steps:
             elements = side.yields.conform(elements)
         elements, _ = self.chain.run(elements)

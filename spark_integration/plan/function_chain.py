@@ -19,6 +19,7 @@ from pyspark import cloudpickle
 from varvite.changelog.api.functions import Function
 from varvite.changelog.working_stores.timer_form import held_ms
 from varvite.spark_integration.functions.keyed import MIN_WATERMARK, NoKeyedState, OperatorRuntimeContext
+from varvite.spark_integration.functions.output_tag import is_tagged, untagged
 from varvite.spark_integration.functions.returned import returned
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
@@ -28,7 +29,9 @@ from varvite.spark_integration.functions.stateless import (
     ProcessFunction,
     method_of,
 )
+from varvite.spark_integration.functions.timers import UnkeyedTimerService
 from varvite.spark_integration.messages.user_errors import user_code_raises
+from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
     from varvite.changelog.types.wire import WireType
     from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.functions.metrics import MetricRegistry
 
 StepKind = Literal["map", "flat_map", "filter", "process", "timestamps"]
 Stamps = list[int | None] | None
@@ -95,10 +99,21 @@ class ChainPlace:
 class FunctionChain:
     """A running chain: opened once, then run for any number of batches, then closed."""
 
-    def __init__(self, steps: Sequence[Step], key: KeyStep | None, place: ChainPlace) -> None:
+    def __init__(
+        self, steps: Sequence[Step], key: KeyStep | None, place: ChainPlace, metrics: MetricRegistry | None = None
+    ) -> None:
+        """Keep the functions.
+
+        Args:
+            steps: In order.
+            key: The key function of what leaves the last one.
+            place: Of the chain.
+            metrics: Of its functions; None: nobody sees them.
+        """
         self._steps = steps
         self._key = key
         self._place = place
+        self._metrics = metrics
         self._functions: list[Any] = []
         self._runs: list[Callable[[list[Any], Stamps], tuple[list[Any], Stamps]]] = []
         self._key_of: Callable[[Any], Any] | None = None
@@ -122,11 +137,16 @@ class FunctionChain:
                 state: Any = NoKeyedState()
                 at = self._place
                 parameters = at.job_parameters
-                function.open(
-                    OperatorRuntimeContext(
-                        state, name, at.partition, at.parallelism, at.max_parallelism, job_parameters=parameters
-                    )
+                context = OperatorRuntimeContext(
+                    state,
+                    name,
+                    at.partition,
+                    at.parallelism,
+                    at.max_parallelism,
+                    job_parameters=parameters,
+                    metrics=self._metrics,
                 )
+                function.open(context)
         except user_code_raises() as error:
             raise StepError(name, None, error) from error
         return function
@@ -224,7 +244,21 @@ def _process(function: Any, name: str) -> Any:
         context.element_timestamp = stamp
         return call(element, context)
 
-    return _spread(process, name)
+    return _without_tagged(_spread(process, name))
+
+
+def _without_tagged(process: Any) -> Any:
+    """The main output of a process function: its side outputs are read by steps of their own."""
+
+    def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
+        output, stamps = process(elements, stamps)
+        if not any(map(is_tagged, output)):
+            return output, stamps
+        if stamps is not None:
+            stamps = [stamp for element, stamp in zip(output, stamps, strict=True) if not is_tagged(element)]
+        return untagged(output), stamps
+
+    return run
 
 
 def _spread(call: Callable[[Any, int | None], Any], name: str) -> Any:
@@ -278,9 +312,13 @@ class _ElementContext(ProcessFunction.Context):
 
     def __init__(self) -> None:
         self.element_timestamp: int | None = None
+        self._timers = UnkeyedTimerService(SystemClock())
 
     def timestamp(self) -> int | None:
         return self.element_timestamp
+
+    def timer_service(self) -> UnkeyedTimerService:
+        return self._timers
 
 
 _RUNS: Final[dict[StepKind, Callable[[Any, str], Any]]] = {

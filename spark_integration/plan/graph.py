@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkContext
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from varvite.spark_integration.elements.side_by_side import ConnectedElements, side_output_fields
 from varvite.spark_integration.elements.types import RowElements
@@ -76,6 +76,8 @@ class _Segment:
 
     steps: tuple[StepTransformation, ...]
     operator: KeyedTransformation | None
+    tag: SideOutputTransformation | None = None
+    """The side output of the operator before that the steps read; None: its main output."""
 
 
 def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Transformation] = ()) -> GraphPlan:
@@ -84,7 +86,7 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
     Args:
         end: The end of the main output.
         settings: Names and parallelism of the transformations.
-        sides: Ends of side outputs of the last stateful operator, in the order of their numbers.
+        sides: Ends of other outputs of the last stateful operator, in the order of their numbers.
 
     Raises:
         InvalidRequestError: Uids are not unique, or the graph has a shape that cannot run.
@@ -108,6 +110,8 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
             break
         node_settings = settings.of(node)
         column = event_time.column if event_time and not operators else node.plan.timestamp_column
+        if operators and _gives_times(segments[len(operators) - 1].operator, node, event_time):
+            column = EVENT_TIME_COLUMN
         plan = replace(
             node.plan,
             uid=uids[node],
@@ -116,7 +120,9 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
             timestamp_column=column,
             prepare=node.plan.prepare and node.plan.prepare.with_event_time(column),
         )
-        operators.append(_with_elements(plan, node, after, settings, side_plans if node is last else ()))
+        has_times = after.operator is not None and _gives_times(node, after.operator, event_time)
+        sides_of_node = side_plans if node is last else ()
+        operators.append(_with_elements(plan, node, after, settings, sides_of_node, event_time_out=has_times))
     return GraphPlan(
         sources=sources,
         preparation=preparation,
@@ -128,26 +134,46 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
     )
 
 
+_TIMED: Final = frozenset(
+    {"process", "map", "flat_map", "filter", "reduce", "window", "co_process", "co_map", "co_flat_map"}
+)
+"""Kinds of operators whose elements keep event times: the input's, a window's last millisecond, a timer's."""
+
+
+def _gives_times(
+    node: KeyedTransformation | None, following: KeyedTransformation, event_time: EventTime | None
+) -> bool:
+    """True if an operator gives the one after it event times beside the elements, for it has no column with them."""
+    if node is None or event_time is None or following.plan.timestamp_column is not None:
+        return False
+    return all(each.kind in _TIMED and not each.plan.vectorized for each in (node, following))
+
+
 def _segments(end: Transformation) -> tuple[_Head, list[_Segment]]:
     """The head of the single path to the end, and the path divided after each stateful operator.
 
     The last segment has no operator.
     """
-    path: list[StepTransformation | KeyedTransformation] = []
+    path: list[StepTransformation | KeyedTransformation | SideOutputTransformation] = []
     node: Transformation = end
-    while isinstance(node, StepTransformation | KeyedTransformation):
+    while isinstance(node, StepTransformation | KeyedTransformation) or (
+        isinstance(node, SideOutputTransformation) and any(isinstance(after, KeyedTransformation) for after in path)
+    ):
         path.insert(0, node)
         if isinstance(node, KeyedTransformation) and node.connected:
             break
         node = node.inputs[0]
     segments: list[_Segment] = []
     steps: list[StepTransformation] = []
+    tag: SideOutputTransformation | None = None
     for at in path:
         if isinstance(at, StepTransformation):
             steps.append(at)
+        elif isinstance(at, SideOutputTransformation):
+            tag = at
         else:
-            segments.append(_Segment(tuple(steps), at))
-            steps = []
+            segments.append(_Segment(tuple(steps), at, tag))
+            steps, tag = [], None
     if not isinstance(node, _Head):
         raise InvalidRequestError(
             f"a {node.kind} cannot be read by another stateful operator; write it, and read it in a job of its own"
@@ -170,14 +196,26 @@ def side_output_of(end: Transformation) -> SideOutputTransformation | None:
     return end if isinstance(end, SideOutputTransformation) else None
 
 
+def last_operator_of(end: Transformation) -> KeyedTransformation | None:
+    """The last stateful operator before an end; None: there is none."""
+    return next((node for node in reversed(list(end.lineage())) if isinstance(node, KeyedTransformation)), None)
+
+
+def has_several_outputs(operator: KeyedTransformation | None) -> bool:
+    """True if different steps may follow the main output of an operator in one query."""
+    kinds = _TIMED | {"broadcast_process", "keyed_broadcast_process"}
+    return operator is not None and operator.kind in kinds and not operator.plan.vectorized
+
+
 def _side_plans(
     node: KeyedTransformation | None, ends: Sequence[Transformation], settings: GraphSettings
 ) -> tuple[tuple[SideOutput, tuple[PickledFunction, ...]], ...]:
-    """Each side output for the workers, with the functions that its steps call."""
+    """Each other output for the workers, with the functions that its steps call."""
     plans: list[tuple[SideOutput, tuple[PickledFunction, ...]]] = []
     for end in ends:
         tagged = side_output_of(end)
-        if tagged is None or node is None or tagged.inputs[0] is not node:
+        of_node = tagged.inputs[0] if tagged else last_operator_of(end)
+        if node is None or of_node is not node:
             raise InvalidRequestError(
                 "a job writes the main output and side outputs of its last stateful operator, and nothing else; "
                 f"this {end.kind} comes from another operator: write it with a job of its own"
@@ -187,7 +225,12 @@ def _side_plans(
         if any(step.step == "timestamps" for step in steps):
             raise InvalidRequestError("assign_timestamps_and_watermarks has no effect behind a side output; remove it")
         fused = fused_steps(steps, settings, is_followed=False)
-        side = SideOutput(tag_id=tagged.tag_id, yields=tagged.elements, output=end.elements, steps=fused)
+        side = SideOutput(
+            tag_id=tagged.tag_id if tagged else None,
+            yields=(tagged or node).elements,
+            output=end.elements,
+            steps=fused,
+        )
         plans.append((side, tuple(step.function for step in steps)))
     return tuple(plans)
 
@@ -230,6 +273,8 @@ def _with_elements(
     after: _Segment,
     settings: GraphSettings,
     sides: Sequence[tuple[SideOutput, tuple[PickledFunction, ...]]],
+    *,
+    event_time_out: bool,
 ) -> OperatorPlan:
     """The operator with the steps after it and the next operator's key; unchanged if rows come in and go out."""
     late = next((step for step in after.steps if step.step == "timestamps"), None)
@@ -242,10 +287,11 @@ def _with_elements(
         ConnectedElements(tuple(n.elements for n in node.inputs)) if node.connected else node.inputs[0].elements
     )
     key = _key_step(after.operator)
-    output = after.steps[-1].elements if after.steps else node.elements
-    plain = isinstance(input_elements, RowElements) and isinstance(node.elements, RowElements)
+    yields = after.tag.elements if after.tag else node.elements
+    output = after.steps[-1].elements if after.steps else yields
+    plain = isinstance(input_elements, RowElements) and isinstance(node.elements, RowElements) and after.tag is None
     # Event times in a column of their own are not columns of the user's rows.
-    plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides
+    plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides and not event_time_out
     if plain and node.key is None and key is None and not after.steps:
         return plan
     if plan.vectorized:
@@ -260,14 +306,18 @@ def _with_elements(
     operator = ElementOperator(
         function=plan.function.function,
         input=input_elements,
-        yields=node.elements,
+        yields=yields,
+        tag_id=after.tag.tag_id if after.tag else None,
         output=output,
         steps=_steps(after, settings),
         key=key,
+        event_time_out=event_time_out,
         sides=tuple(side for side, _ in sides),
     )
     pickled = pickle_with_broadcasts(SparkContext._active_spark_context, operator)  # noqa: SLF001  as for functions
     schema = output.schema
+    if event_time_out:
+        schema = StructType([*schema.fields, StructField(EVENT_TIME_COLUMN, LongType())])
     if key is not None:
         schema = StructType([*schema.fields, StructField(KEY_COLUMN, from_arrow_type(key.key_type.arrow_type))])
     schema = StructType([*schema.fields, *side_output_fields([side.output.schema for side, _ in sides])])

@@ -170,17 +170,18 @@ def connected_operator(
     elements: ElementType,
     uid: str | None,
 ) -> KeyedTransformation:
-    """An operator on two connected keyed streams.
+    """An operator on two connected streams; without keys one instance of the function gets all elements.
 
     Raises:
-        InvalidRequestError: A stream has no key, or the keys have different types.
+        InvalidRequestError: One of the streams has no key, or the keys have different types.
     """
     first, second = keys
-    if first is None or second is None:
+    if (first is None) is not (second is None):
         raise InvalidRequestError(
-            "connected streams need keys, by which their elements meet: connect(...).key_by(key1, key2), or key both "
-            "before"
+            "one of the connected streams has keys and the other has none, so their elements cannot meet by key: "
+            "connect(...).key_by(key1, key2), or key both before, or none"
         )
+    first, second = first or StreamKey.of_none(), second or StreamKey.of_none()
     types = [key.key_type.type_string() for key in (first, second)]
     if types[0] != types[1]:
         raise InvalidRequestError(

@@ -9,11 +9,15 @@ import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import cloudpickle
+
 from varvite.changelog.api.time_spans import milliseconds_of
 from varvite.spark_integration.elements.types import RowElements, united_elements
 from varvite.spark_integration.functions.output_tag import OutputTag
-from varvite.spark_integration.functions.pickling import pickle_step
-from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
+from varvite.spark_integration.functions.pickling import PickledFunction, pickle_step
+from varvite.spark_integration.functions.stateless import SideOutputOf
+from varvite.spark_integration.functions.watermark_strategy import KeptTimestamps, WatermarkStrategy
+from varvite.spark_integration.options.flink_values import log_without_effect
 from varvite.spark_integration.plan.branches import check_can_meet
 from varvite.spark_integration.plan.operator import (
     check_columns,
@@ -184,20 +188,31 @@ def step(before: Transformation, kind: StepKind, function: Any, elements: Elemen
     )
 
 
-def timestamps(before: Transformation, strategy: WatermarkStrategy) -> StepTransformation:
-    """A step that gives each element a timestamp.
+def timestamps(before: Transformation, strategy: WatermarkStrategy) -> Transformation:
+    """A step that gives each element a timestamp; the node itself if there is none to give.
+
+    A strategy without an assigner keeps the timestamps that the elements have.
 
     Raises:
-        InvalidRequestError: It is not a strategy, or one without a timestamp assigner.
+        InvalidRequestError: It is not a strategy.
     """
     if not isinstance(strategy, WatermarkStrategy):
         raise InvalidRequestError(f"a WatermarkStrategy is needed, not {strategy!r}")
-    if strategy.assigner is None:
-        raise InvalidRequestError(
-            "the strategy does not say where time stamps come from: add with_timestamp_assigner(...)"
-        )
-    node = step(before, "timestamps", strategy.assigner, before.elements)
+    assigner = strategy.assigner
+    if assigner is None:
+        if not any(_has_timestamps(node) for node in before.lineage()):
+            log_without_effect(
+                "assign_timestamps_and_watermarks", "the elements have no time stamps: add with_timestamp_assigner(...)"
+            )
+            return before
+        assigner = KeptTimestamps()
+    node = step(before, "timestamps", assigner, before.elements)
     return replace(node, watermark_delay_ms=strategy.delay_ms, idle_timeout_ms=strategy.idle_timeout_ms)
+
+
+def _has_timestamps(node: Transformation) -> bool:
+    of_source = isinstance(node, DataFrameSource) and node.event_time is not None and node.event_time.column is not None
+    return of_source or (isinstance(node, StepTransformation) and node.step == "timestamps")
 
 
 def union(nodes: Sequence[Transformation]) -> UnionTransformation:
@@ -214,18 +229,29 @@ def union(nodes: Sequence[Transformation]) -> UnionTransformation:
     return UnionTransformation(inputs=tuple(nodes), elements=elements)
 
 
-def side_output(operator: Transformation, tag: OutputTag) -> SideOutputTransformation:
-    """The elements that a stateful operator yields as `(tag, value)`.
+def side_output(operator: Transformation, tag: OutputTag) -> Transformation:
+    """The elements that a stateful operator, or a process function without keys, yields as `(tag, value)`.
+
+    The latter's are those of the function once more, which is called for the main output as well.
 
     Raises:
-        InvalidRequestError: It is not an `OutputTag`, or the node is not a stateful operator.
+        InvalidRequestError: It is not an `OutputTag`, or the node is neither.
     """
     if not isinstance(tag, OutputTag):
         raise InvalidRequestError(f"get_side_output takes an OutputTag, not {tag!r}")
+    if isinstance(operator, StepTransformation) and operator.step == "process":
+        pickled = cloudpickle.dumps(SideOutputOf(operator.function.function, tag.tag_id))
+        return StepTransformation(
+            kind="side_output",
+            inputs=operator.inputs,
+            elements=elements_of(tag.type_info),
+            step="process",
+            function=PickledFunction(pickled, operator.function.broadcasts),
+        )
     if not isinstance(operator, KeyedTransformation):
         raise InvalidRequestError(
-            f"{operator.kind} has no side outputs: call get_side_output on what a function on a keyed or connected "
-            "stream has made"
+            f"{operator.kind} has no side outputs: call get_side_output on what process(), or a function on a keyed "
+            "or connected stream, has made"
         )
     is_late = tag.type_info is None and tag.tag_id == operator.late_output
     elements = operator.inputs[0].elements if is_late else elements_of(tag.type_info)

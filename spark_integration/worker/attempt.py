@@ -242,6 +242,7 @@ class Attempt:
                 parts["files"] = self._snapshot().files
             states = self._backend.schemas
             parts["accumulated"] = self._accumulated
+            parts["metrics"] = self._runner.metrics()
             parts |= self._written_image(inline_bytes=len(parts.get("inline", b"")))
             self.outcome = AttemptOutcome(self._sections, self._change_sizes, self._tile)
             self._spent("checkpoint", started_s)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
     from varvite.changelog.working_stores.table_store import StoreTarget, TableStore
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
-    from varvite.spark_integration.api.job_execution import JobExecutionResult
+    from varvite.spark_integration.api.job_client import JobExecutionResult
     from varvite.spark_integration.api.stream import DataStream, KeyedStream
     from varvite.spark_integration.connectors.kafka.sink import KafkaSink
     from varvite.spark_integration.connectors.sink import Sink
@@ -52,7 +52,12 @@ if TYPE_CHECKING:
         FunctionInitializationContext,
         FunctionSnapshotContext,
     )
-    from varvite.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+    from varvite.spark_integration.functions.connected import (
+        CoFlatMapFunction,
+        CoMapFunction,
+        CoProcessFunction,
+        KeyedCoProcessFunction,
+    )
     from varvite.spark_integration.functions.keyed import KeyedProcessFunction, KeyedStateStore, RuntimeContext
     from varvite.spark_integration.functions.output_tag import OutputTag
     from varvite.spark_integration.functions.stateless import (
@@ -73,6 +78,11 @@ if TYPE_CHECKING:
     )
     from varvite.spark_integration.operators.aggregation.aggregations import Aggregation
     from varvite.spark_integration.operators.windows.assigners import (
+        CountSlidingWindowAssigner,
+        CountTumblingWindowAssigner,
+        CountWindow,
+        DynamicEventTimeSessionWindows,
+        DynamicProcessingTimeSessionWindows,
         EventTimeSessionWindows,
         GlobalWindow,
         GlobalWindows,
@@ -91,6 +101,7 @@ if TYPE_CHECKING:
         ContinuousProcessingTimeTrigger,
         CountTrigger,
         EventTimeTrigger,
+        NeverTrigger,
         ProcessingTimeTrigger,
         PurgingTrigger,
     )
@@ -134,14 +145,20 @@ _MODULE_OF: Final = {
     "CheckpointingMode": "varvite.spark_integration.options.checkpoint_config",
     "CoFlatMapFunction": "varvite.spark_integration.functions.connected",
     "CoMapFunction": "varvite.spark_integration.functions.connected",
+    "CoProcessFunction": "varvite.spark_integration.functions.connected",
     "Configuration": "varvite.spark_integration.options.configuration",
     "ContinuousEventTimeTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
     "ContinuousProcessingTimeTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
+    "CountSlidingWindowAssigner": "varvite.spark_integration.operators.windows.assigners",
     "CountTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
+    "CountTumblingWindowAssigner": "varvite.spark_integration.operators.windows.assigners",
+    "CountWindow": "varvite.spark_integration.operators.windows.assigners",
     "CustomStateBackend": "varvite.spark_integration.options.state_backends",
     "DataStream": "varvite.spark_integration.api.stream",
     "DeltaSink": "varvite.spark_integration.connectors.tables.delta_sink",
     "Duration": "varvite.changelog.api.time_spans",
+    "DynamicEventTimeSessionWindows": "varvite.spark_integration.operators.windows.assigners",
+    "DynamicProcessingTimeSessionWindows": "varvite.spark_integration.operators.windows.assigners",
     "EmbeddedRocksDBStateBackend": "varvite.spark_integration.options.state_backends",
     "EventTimeSessionWindows": "varvite.spark_integration.operators.windows.assigners",
     "EventTimeTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
@@ -156,7 +173,7 @@ _MODULE_OF: Final = {
     "GlobalWindows": "varvite.spark_integration.operators.windows.assigners",
     "HashMapStateBackend": "varvite.spark_integration.options.state_backends",
     "IcebergSink": "varvite.spark_integration.connectors.tables.iceberg_sink",
-    "JobExecutionResult": "varvite.spark_integration.api.job_execution",
+    "JobExecutionResult": "varvite.spark_integration.api.job_client",
     "JobManagerCheckpointStorage": "varvite.spark_integration.options.checkpoint_storage",
     "KafkaSink": "varvite.spark_integration.connectors.kafka.sink",
     "KeySelector": "varvite.spark_integration.functions.stateless",
@@ -172,6 +189,7 @@ _MODULE_OF: Final = {
     "MapStateDescriptor": "varvite.changelog.api.descriptors",
     "MemoryStateBackend": "varvite.spark_integration.options.state_backends",
     "MergingState": "varvite.changelog.api.state",
+    "NeverTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
     "OperatorStateStore": "varvite.changelog.api.operator_state",
     "OutputTag": "varvite.spark_integration.functions.output_tag",
     "PredefinedOptions": "varvite.changelog.working_stores.rocksdb.settings.predefined",
@@ -237,14 +255,20 @@ __all__ = [
     "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
+    "CoProcessFunction",
     "Configuration",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
+    "CountSlidingWindowAssigner",
     "CountTrigger",
+    "CountTumblingWindowAssigner",
+    "CountWindow",
     "CustomStateBackend",
     "DataStream",
     "DeltaSink",
     "Duration",
+    "DynamicEventTimeSessionWindows",
+    "DynamicProcessingTimeSessionWindows",
     "EmbeddedRocksDBStateBackend",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
@@ -275,6 +299,7 @@ __all__ = [
     "MapStateDescriptor",
     "MemoryStateBackend",
     "MergingState",
+    "NeverTrigger",
     "OperatorStateStore",
     "OutputTag",
     "PostgresSink",

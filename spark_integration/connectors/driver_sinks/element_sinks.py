@@ -140,6 +140,10 @@ class CloseableIterator:
             self._elements = iter(batch)
         raise StopIteration
 
+    def next(self) -> Any:
+        """The next element, as `next(iterator)`."""
+        return self.__next__()
+
     def close(self) -> None:
         """End the job if it still runs."""
         self._ended = True

@@ -3,6 +3,7 @@
 | module | owns |
 |---|---|
 | `gauges` | log, base and working state of each operator |
+| `user_metrics` | metrics of the users' functions |
 | `metrics` | counters and histograms of all jobs of a process |
 | `monitor` | the monitoring of one run, and the server that it shares |
 | `statistics` | figures of the last checkpoints |

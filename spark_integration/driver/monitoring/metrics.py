@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, ProcessCollector
 
 from varvite.spark_integration.driver.monitoring.gauges import OPERATOR, JobGauges
+from varvite.spark_integration.driver.monitoring.user_metrics import UserMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,7 @@ class JobMetrics:
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self.gauges = JobGauges(self.registry, clock)
+        self._of_users = UserMetrics(self.registry)
         self._lock = threading.Lock()
         self._tiles: dict[str, tuple[Tile, ...]] = {}
         self._add_checkpoints()
@@ -155,6 +157,7 @@ class JobMetrics:
     def _count(self, job: str, summaries: OperatorSummaries) -> None:
         """Count the work of the operator's partitions."""
         labels = job, summaries.operator
+        self._of_users.add(*labels, summaries.summaries)
         log_read = summaries.log_read()
         self._rows_in.labels(*labels).inc(summaries.total("rows_in"))
         self._rows_out.labels(*labels).inc(summaries.total("rows_out"))

@@ -20,6 +20,7 @@ from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.types.factory import Types
 from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
 from varvite.spark_integration.operators.windows.assigners import (
+    CountWindows,
     FixedWindows,
     GlobalWindow,
     GlobalWindows,
@@ -28,6 +29,7 @@ from varvite.spark_integration.operators.windows.assigners import (
     WindowAssigner,
 )
 from varvite.spark_integration.operators.windows.builtin_triggers import firing_of
+from varvite.spark_integration.operators.windows.count_windows import count_operator
 from varvite.spark_integration.operators.windows.operator import (
     FixedWindowOperator,
     GlobalWindowOperator,
@@ -289,6 +291,7 @@ _OPERATORS: tuple[tuple[type[WindowAssigner], Any, Any], ...] = (
     (FixedWindows, FixedWindowOperator, TriggeredFixedWindowOperator),
     (SessionWindows, SessionWindowOperator, TriggeredSessionOperator),
     (GlobalWindows, GlobalWindowOperator, TriggeredGlobalWindowOperator),
+    (CountWindows, count_operator, None),
 )
 """Kind of windows, its operator for a trigger with a known `Firing`, and its operator for any trigger."""
 
@@ -297,7 +300,8 @@ def check_assigner(assigner: Any) -> None:
     """Raises `InvalidRequestError` if these are no windows."""
     if not any(isinstance(assigner, kind) for kind, _, _ in _OPERATORS):
         raise InvalidRequestError(
-            f"window takes windows such as TumblingEventTimeWindows.of(Time.minutes(5)), not {assigner!r}"
+            f"window takes windows such as TumblingEventTimeWindows.of(Time.minutes(5)), not {assigner!r}; what an "
+            "assigner of your own does, a KeyedProcessFunction with state and timers can do"
         )
 
 

@@ -46,6 +46,11 @@ class TimeWindow(Window):
     def max_timestamp(self) -> int:
         return self.end - 1
 
+    @staticmethod
+    def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
+        """Begin of the tumbling window of a timestamp, all in milliseconds."""
+        return timestamp - (timestamp - offset) % window_size
+
     def intersects(self, other: TimeWindow) -> bool:
         """True if the windows overlap or touch, as in Flink."""
         return self.start <= other.end and self.end >= other.start
@@ -63,6 +68,16 @@ class GlobalWindow(Window):
     def get() -> GlobalWindow:
         """The window."""
         return GlobalWindow()
+
+    def max_timestamp(self) -> int:
+        return TIME_MAX_MS
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class CountWindow(Window):
+    """A window of a number of elements; windows of a key are counted from 0."""
+
+    id: int
 
     def max_timestamp(self) -> int:
         return TIME_MAX_MS
@@ -200,9 +215,7 @@ class SessionWindows(WindowAssigner):
     @classmethod
     def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
         """Sessions with gaps that depend on their elements. Raises `InvalidRequestError` for no extractor."""
-        if not isinstance(extractor, SessionWindowTimeGapExtractor):
-            raise InvalidRequestError(f"a SessionWindowTimeGapExtractor is needed, not {extractor!r}")
-        return cls(None, extractor)
+        return cls(None, _checked_extractor(extractor))
 
     def gap_of(self) -> Callable[[Any], int]:
         """A function from an element to its gap, milliseconds."""
@@ -234,6 +247,36 @@ class ProcessingTimeSessionWindows(SessionWindows):
     domain = TimeDomain.PROCESSING_TIME
 
 
+class DynamicEventTimeSessionWindows(EventTimeSessionWindows):
+    """Sessions with gaps that depend on their elements; `EventTimeSessionWindows.with_dynamic_gap` makes such, too."""
+
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        """Raises `InvalidRequestError` for no extractor."""
+        super().__init__(None, _checked_extractor(session_window_time_gap_extractor))
+
+    @classmethod
+    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
+        return cls(extractor)
+
+
+class DynamicProcessingTimeSessionWindows(ProcessingTimeSessionWindows):
+    """As `DynamicEventTimeSessionWindows`, by the time of the batch."""
+
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        """Raises `InvalidRequestError` for no extractor."""
+        super().__init__(None, _checked_extractor(session_window_time_gap_extractor))
+
+    @classmethod
+    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
+        return cls(extractor)
+
+
+def _checked_extractor(extractor: Any) -> SessionWindowTimeGapExtractor:
+    if not isinstance(extractor, SessionWindowTimeGapExtractor):
+        raise InvalidRequestError(f"a SessionWindowTimeGapExtractor is needed, not {extractor!r}")
+    return extractor
+
+
 @dataclass(frozen=True)
 class GlobalWindows(WindowAssigner):
     """One window for each key; it needs a trigger."""
@@ -244,6 +287,48 @@ class GlobalWindows(WindowAssigner):
     def create() -> GlobalWindows:
         """The assigner."""
         return GlobalWindows()
+
+
+@dataclass(frozen=True)
+class CountWindows(WindowAssigner):
+    """Windows of a number of elements of a key, one of which begins at each slide; they fire when they are full."""
+
+    size: int
+    slide: int
+
+    domain = TimeDomain.PROCESSING_TIME
+
+
+class CountTumblingWindowAssigner(CountWindows):
+    """`CountTumblingWindowAssigner.of(100)`, which is `count_window(100)`."""
+
+    def __init__(self, window_size: int) -> None:
+        """Raises `InvalidRequestError` below 1."""
+        super().__init__(_elements(window_size, "size"), window_size)
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        """The assigner. Raises `InvalidRequestError` below 1."""
+        return CountTumblingWindowAssigner(window_size)
+
+
+class CountSlidingWindowAssigner(CountWindows):
+    """`CountSlidingWindowAssigner.of(100, 10)`, which is `count_window(100, 10)`; above the size, there are gaps."""
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        """Raises `InvalidRequestError` below 1."""
+        super().__init__(_elements(window_size, "size"), _elements(window_slide, "slide"))
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        """The assigner. Raises `InvalidRequestError` below 1."""
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+
+def _elements(number: int, what: str) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise InvalidRequestError(f"the {what} of a count window is {number!r} elements; give 1 or more")
+    return number
 
 
 def span_ms(span: TimeSpan, what: str) -> int:

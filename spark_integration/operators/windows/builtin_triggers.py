@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.api.descriptors import ReducingStateDescriptor
 from varvite.changelog.types.factory import Types
-from varvite.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindows, SessionWindows, span_ms
+from varvite.spark_integration.operators.windows.assigners import (
+    CountWindows,
+    FixedWindows,
+    GlobalWindows,
+    SessionWindows,
+    span_ms,
+)
 from varvite.spark_integration.operators.windows.trigger import Trigger, TriggerResult
 from varvite.storage.errors import InvalidRequestError
 
@@ -86,6 +92,26 @@ class ProcessingTimeTrigger(_MergingTrigger):
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
         ctx.delete_processing_time_timer(window.max_timestamp())
+
+
+@dataclass(frozen=True)
+class NeverTrigger(Trigger[Any, Any]):
+    """Never fires."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        """Merge nothing."""
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        """Remove nothing."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +281,8 @@ def firing_of(trigger: Trigger[Any, Any] | None, assigner: WindowAssigner) -> Fi
     Raises:
         InvalidRequestError: Not a trigger, or one that these windows cannot have.
     """
+    if isinstance(assigner, CountWindows):
+        return _firing_of_count(trigger, assigner)
     if trigger is None:
         if isinstance(assigner, GlobalWindows):
             raise InvalidRequestError(
@@ -278,6 +306,17 @@ def firing_of(trigger: Trigger[Any, Any] | None, assigner: WindowAssigner) -> Fi
     if type(plain) is (EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger):
         return Firing(assigner.domain, None, purges)
     return None
+
+
+def _firing_of_count(trigger: Any, assigner: CountWindows) -> Firing:
+    """The effect of the only trigger that windows of a number of elements can have."""
+    plain = trigger.nested if isinstance(trigger, PurgingTrigger) else trigger
+    if plain is not None and plain != CountTrigger(assigner.size):
+        raise InvalidRequestError(
+            f"windows of {assigner.size} elements fire when they are full, and cannot have {trigger!r}: take "
+            "window(GlobalWindows.create()).trigger(...)"
+        )
+    return Firing(None, assigner.size, purges=True)
 
 
 def _fire_next(fires: Any, time_ms: int, window: Any, register: Callable[[int], None]) -> None:

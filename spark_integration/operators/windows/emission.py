@@ -27,6 +27,8 @@ class WindowEmission:
     def __init__(self, function: Any, *, merges: bool) -> None:
         self._function = function
         self._merges = merges
+        self.times_ms: list[int] | None = None
+        """Event time of each element of the output: its window's last millisecond. None: nobody reads them."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Open the user's function."""
@@ -50,8 +52,12 @@ class WindowEmission:
             elements = function.process(ctx.get_current_key(), self._context.about(namespace, window, ctx), contents)
         elif isinstance(function, WindowFunction):
             elements = function.apply(ctx.get_current_key(), window, contents)
-        if elements is not None:
-            out.extend(elements)
+        if elements is None:
+            return
+        before = len(out)
+        out.extend(elements)
+        if self.times_ms is not None:
+            self.times_ms.extend([window.max_timestamp()] * (len(out) - before))
 
     def clear(self, namespace: int, window: Any, ctx: KeyedProcessFunction.Context) -> None:
         """Call the function's `clear` when the window is removed."""

@@ -81,6 +81,11 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], HasImplicitState):
         self._emission = WindowEmission(function, merges=self._merges)
         self._late_output = late_output
 
+    @property
+    def emission(self) -> WindowEmission:
+        """The output of its windows."""
+        return self._emission
+
     def implicit_states(self) -> tuple[ImplicitState, ...]:
         return (self._plan.implicit_state(),)
 
@@ -104,8 +109,8 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], HasImplicitState):
             raise InvalidRequestError(
                 "an element has no time stamp, but the windows are about event time: call with_watermark or "
                 "assign_timestamps_and_watermarks before the first stateful operator, or take processing-time windows. "
-                "Behind another stateful operator only rows of a single DataFrame have one: call with_watermark, and "
-                "let that operator give out a timestamp column of the same name"
+                "Behind another stateful operator an element has the time of the element, the window or the event-time "
+                "timer that it was made of, but none of a processing-time timer, of a broadcast or of Spark's functions"
             )
         return time_ms
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from varvite.changelog.api.descriptors import StateDescriptor
     from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+    from varvite.spark_integration.functions.metrics import MetricGroup
 
 T = TypeVar("T")
 """The elements."""
@@ -84,6 +85,10 @@ class Trigger(ABC, Generic[T, W]):
             """Remove a timer; nothing happens if there is none."""
 
         @abstractmethod
+        def get_metric_group(self) -> MetricGroup:
+            """Metrics of the window operator's functions."""
+
+        @abstractmethod
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
             """State of this key and window: a handle of the descriptor's kind."""
 
@@ -139,6 +144,7 @@ class WindowTriggerContext(Trigger.OnMergeContext):
 
     def __init__(self, runtime_context: RuntimeContext) -> None:
         self._states = NamespacedStateStore(runtime_context, TRIGGER_STATE)
+        self._runtime_context = runtime_context
         self._handles: dict[tuple[str, str], Any] = {}
         self._merged: Sequence[int] = ()
         self._timers: Any = None
@@ -172,6 +178,9 @@ class WindowTriggerContext(Trigger.OnMergeContext):
 
     def get_current_watermark(self) -> int:
         return self._watermark_ms
+
+    def get_metric_group(self) -> MetricGroup:
+        return self._runtime_context.get_metrics_group()
 
     def register_processing_time_timer(self, time: int) -> None:
         self._timers.register(TimeDomain.PROCESSING_TIME, fires_at(time), self._states.namespace)

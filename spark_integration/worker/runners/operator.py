@@ -21,6 +21,7 @@ from varvite.spark_integration.elements.input_errors import UnreadableInputError
 from varvite.spark_integration.elements.key_group_order import in_key_group_order
 from varvite.spark_integration.elements.row_values import event_times_ms
 from varvite.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
+from varvite.spark_integration.functions.metrics import MetricRegistry
 from varvite.spark_integration.functions.output_tag import untagged
 from varvite.spark_integration.functions.returned import returned
 from varvite.spark_integration.functions.timer_hearing import hears_timers
@@ -44,6 +45,7 @@ from varvite.spark_integration.operators.windows.operator import WindowOperator
 from varvite.spark_integration.plan.element_operator import ElementOperator, OperatorElements
 from varvite.spark_integration.plan.function_chain import ChainPlace, StepError
 from varvite.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
+from varvite.spark_integration.worker.runners.output_times import with_times
 from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
 from varvite.storage.errors import (
     CorruptDataError,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
     from varvite.changelog.keyed.backend import KeyedStateBackend
     from varvite.changelog.types.contract import TypeInformation
+    from varvite.spark_integration.messages.user_metrics import UserMetric
 
 ANSWER_ROWS: Final = 10_000
 """Rows per answer batch."""
@@ -137,6 +140,7 @@ class OperatorRunner:
         self._function: Any = None
         self._grouped: GroupedBatch | None = None
         self._process: Callable[[Any, Any], Any] | None = None
+        self._on_timer: Any = None
         self._runtime_context = OperatorRuntimeContext(
             backend,
             request.task_name,
@@ -145,6 +149,7 @@ class OperatorRunner:
             request.max_parallelism,
             job_parameters=request.job_parameters,
             operator_states=self.operator_states,
+            metrics=MetricRegistry(),
         )
         try:
             self._function = loaded = self._loaded(function, partition)
@@ -156,11 +161,19 @@ class OperatorRunner:
                 loaded.tells_late_of = request.operator
             self._checkpoint.initialize(loaded, self._runtime_context)
             self._function.open(self._runtime_context)
-            self._process = getattr(self._function, self.METHOD)
+            self._bind()
         except StepError as failed:
             self.fail(failed.cause, None, failed.where)
         except user_code_raises() as error:
             self.fail(error, None)
+
+    def _bind(self) -> None:
+        """Take the function's methods, with event times of what they yield if the next operator reads them."""
+        function = self._function
+        process, on_timer = getattr(function, self.METHOD), getattr(function, "on_timer", None)
+        if self._elements is not None and self._elements.has_times and on_timer is not None:
+            process, on_timer = with_times(function, process), with_times(function, on_timer)
+        self._process, self._on_timer = process, on_timer
 
     def _loaded(self, function: bytes, partition: int) -> Any:
         """The function itself, out of the step chain that it may come with."""
@@ -169,8 +182,13 @@ class OperatorRunner:
             return loaded
         request = self._request
         place = ChainPlace(partition, request.parallelism, request.max_parallelism, request.job_parameters)
-        self._elements = self._writer = OperatorElements(loaded, request.operator, place)
+        self._elements = self._writer = OperatorElements(loaded, request.operator, place, self._runtime_context.metrics)
         return self._elements.function
+
+    def metrics(self) -> tuple[UserMetric, ...]:
+        """The metrics of the functions since the last call."""
+        registry = self._runtime_context.metrics
+        return () if registry is None else registry.take()
 
     @property
     def fires_first(self) -> bool:
@@ -312,7 +330,7 @@ class OperatorRunner:
         if self._grouped is not None:
             yield from self._grouped.finish(self.fail)
         elif self._function is not None:
-            yield from self._firing.fire(self._function.on_timer, self.fail)
+            yield from self._firing.fire(self._on_timer, self.fail)
 
     def snapshot(self, checkpoint_id: int, time_ms: int) -> None:
         """The batch ends: let a `CheckpointedFunction` bring its state up to date.

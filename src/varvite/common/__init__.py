@@ -1,31 +1,89 @@
-"""`pyflink.common`'s names that varvite has, where its users look for them; no code of its own.
+"""`pyflink.common`'s names, where its users look for them; no code of its own.
 
 | module | owns |
 |---|---|
+| `completable_future` | `CompletableFuture` |
+| `config_options` | `ConfigOptions` |
 | `configuration` | `Configuration` |
+| `constants` | numbers |
+| `execution_config` | `ExecutionConfig` |
+| `input_dependency_constraint` | `InputDependencyConstraint` |
+| `io` | `InputFormat` |
+| `job_client` | `JobClient` |
 | `job_execution_result` | `JobExecutionResult` |
-| `time` | `Duration` and `Time` |
+| `job_id` | `JobID` |
+| `job_status` | `JobStatus` |
+| `restart_strategy` | `RestartStrategies` |
+| `serialization` | schemas of records |
+| `serializer` | `TypeSerializer` |
+| `time` | `Duration`, `Instant` and `Time` |
 | `typeinfo` | `Types` and `TypeInformation` |
-| `types` | `Row` |
+| `types` | `Row` and `RowKind` |
 | `watermark_strategy` | timestamps and watermarks |
 """
 
-from varvite.changelog.api.time_spans import Duration, Time
-from varvite.changelog.row import Row
+from varvite.changelog.api.time_spans import Duration, Instant, Time
+from varvite.changelog.row import Row, RowKind
 from varvite.changelog.types.contract import TypeInformation
 from varvite.changelog.types.factory import Types
-from varvite.spark_integration.api.job_execution import JobExecutionResult
+from varvite.common.serialization import (
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    ByteArraySchema,
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+    DeserializationSchema,
+    Encoder,
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+    SerializationSchema,
+    SimpleStringSchema,
+)
+from varvite.common.serializer import TypeSerializer
+from varvite.common.watermark_strategy import AssignerWithPeriodicWatermarksWrapper
+from varvite.spark_integration.api.job_client import CompletableFuture, JobClient, JobExecutionResult, JobID, JobStatus
 from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner, WatermarkStrategy
-from varvite.spark_integration.options.configuration import Configuration
+from varvite.spark_integration.options.configuration import ConfigOption, ConfigOptions, Configuration
+from varvite.spark_integration.options.execution_config import ExecutionConfig
+from varvite.spark_integration.options.flink_values import (
+    InputDependencyConstraint,
+    RestartStrategies,
+    RestartStrategyConfiguration,
+)
 
 __all__ = [
+    "AssignerWithPeriodicWatermarksWrapper",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "ByteArraySchema",
+    "CompletableFuture",
+    "ConfigOption",
+    "ConfigOptions",
     "Configuration",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
+    "DeserializationSchema",
     "Duration",
+    "Encoder",
+    "ExecutionConfig",
+    "InputDependencyConstraint",
+    "Instant",
+    "JobClient",
     "JobExecutionResult",
+    "JobID",
+    "JobStatus",
+    "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
     "Row",
+    "RowKind",
+    "SerializationSchema",
+    "SimpleStringSchema",
     "Time",
     "TimestampAssigner",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "WatermarkStrategy",
 ]

@@ -1,7 +1,5 @@
-"""`pyflink.common.configuration`'s names that varvite has."""
+"""`pyflink.common.configuration`'s names."""
 
 from varvite.spark_integration.options.configuration import Configuration
 
-__all__ = [
-    "Configuration",
-]
+__all__ = ["Configuration"]

@@ -1,7 +1,5 @@
-"""`pyflink.common.job_execution_result`'s names that varvite has."""
+"""`pyflink.common.job_execution_result`'s names."""
 
-from varvite.spark_integration.api.job_execution import JobExecutionResult
+from varvite.spark_integration.api.job_client import JobExecutionResult, JobID
 
-__all__ = [
-    "JobExecutionResult",
-]
+__all__ = ["JobExecutionResult", "JobID"]

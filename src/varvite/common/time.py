@@ -1,8 +1,5 @@
-"""`pyflink.common.time`'s names that varvite has."""
+"""`pyflink.common.time`'s names."""
 
-from varvite.changelog.api.time_spans import Duration, Time
+from varvite.changelog.api.time_spans import Duration, Instant, Time
 
-__all__ = [
-    "Duration",
-    "Time",
-]
+__all__ = ["Duration", "Instant", "Time"]

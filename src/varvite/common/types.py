@@ -1,7 +1,5 @@
-"""`pyflink.common.types`' names that varvite has."""
+"""`pyflink.common.types`' names."""
 
-from varvite.changelog.row import Row
+from varvite.changelog.row import Row, RowKind
 
-__all__ = [
-    "Row",
-]
+__all__ = ["Row", "RowKind"]

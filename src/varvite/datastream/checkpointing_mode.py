@@ -1,7 +1,5 @@
-"""`pyflink.datastream.checkpointing_mode`'s names that varvite has."""
+"""`pyflink.datastream.checkpointing_mode`'s names."""
 
 from varvite.spark_integration.options.checkpoint_config import CheckpointingMode
 
-__all__ = [
-    "CheckpointingMode",
-]
+__all__ = ["CheckpointingMode"]

@@ -1,7 +1,5 @@
-"""`pyflink.datastream.execution_mode`'s names that varvite has."""
+"""`pyflink.datastream.execution_mode`'s names."""
 
 from varvite.spark_integration.options.configuration import RuntimeExecutionMode
 
-__all__ = [
-    "RuntimeExecutionMode",
-]
+__all__ = ["RuntimeExecutionMode"]

@@ -1,7 +1,5 @@
-"""`pyflink.datastream.externalized_checkpoint_retention`'s names that varvite has."""
+"""`pyflink.datastream.externalized_checkpoint_retention`'s names."""
 
 from varvite.spark_integration.options.checkpoint_config import ExternalizedCheckpointRetention
 
-__all__ = [
-    "ExternalizedCheckpointRetention",
-]
+__all__ = ["ExternalizedCheckpointRetention"]

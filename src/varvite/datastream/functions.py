@@ -1,6 +1,18 @@
-"""`pyflink.datastream.functions`' names that varvite has."""
+"""`pyflink.datastream.functions`' names; what cannot be used says so when it is used."""
 
+from typing import Any
+
+from varvite.changelog.api.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
 from varvite.changelog.api.functions import AggregateFunction, Function, ReduceFunction
+from varvite.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
+from varvite.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+from varvite.changelog.keyed.timers import TimeDomain
 from varvite.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -11,30 +23,58 @@ from varvite.spark_integration.functions.checkpointed import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from varvite.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from varvite.spark_integration.functions.connected import (
+    IN1,
+    IN2,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+)
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction, KeyedStateStore, RuntimeContext
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
     KeySelector,
     MapFunction,
+    Partitioner,
     ProcessFunction,
 )
+from varvite.spark_integration.functions.timers import TimerService
 from varvite.spark_integration.functions.window import (
+    IN,
+    KEY,
+    OUT,
+    W2,
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
+    W,
     WindowFunction,
 )
+from varvite.spark_integration.options.absent import NO_ASYNC, READ_WITH_SPARK, WRITE_WITH_SPARK, absent
 
 __all__ = [
+    "IN",
+    "IN1",
+    "IN2",
+    "KEY",
+    "OUT",
+    "W2",
     "AggregateFunction",
+    "AggregatingState",
+    "AggregatingStateDescriptor",
     "AllWindowFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "BroadcastState",
     "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
@@ -45,11 +85,32 @@ __all__ = [
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
+    "ListState",
+    "ListStateDescriptor",
     "MapFunction",
+    "MapState",
+    "MapStateDescriptor",
+    "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
+    "ReadOnlyBroadcastState",
     "ReduceFunction",
+    "ReducingState",
+    "ReducingStateDescriptor",
     "RuntimeContext",
+    "SinkFunction",
+    "SourceFunction",
+    "TimeDomain",
+    "TimerService",
+    "ValueState",
+    "ValueStateDescriptor",
+    "W",
     "WindowFunction",
 ]
+
+AsyncFunction: Any = absent("AsyncFunction", NO_ASYNC)
+AsyncRetryPredicate: Any = absent("AsyncRetryPredicate", NO_ASYNC)
+AsyncRetryStrategy: Any = absent("AsyncRetryStrategy", NO_ASYNC)
+SinkFunction: Any = absent("SinkFunction", WRITE_WITH_SPARK)
+SourceFunction: Any = absent("SourceFunction", READ_WITH_SPARK)

@@ -1,4 +1,4 @@
-"""`pyflink.datastream.state`'s names that varvite has."""
+"""`pyflink.datastream.state`'s names."""
 
 from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
@@ -19,13 +19,23 @@ from varvite.changelog.api.state import (
     State,
     ValueState,
 )
+from varvite.changelog.api.time_spans import Duration, Time
 from varvite.changelog.api.ttl_config import StateTtlConfig
+from varvite.changelog.types.contract import TypeInformation
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.functions.keyed import K
+from varvite.spark_integration.functions.window import IN, OUT
+from varvite.spark_integration.operators.windows.trigger import T
 
 __all__ = [
+    "IN",
+    "OUT",
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
     "BroadcastState",
+    "Duration",
+    "K",
     "ListState",
     "ListStateDescriptor",
     "MapState",
@@ -38,6 +48,10 @@ __all__ = [
     "State",
     "StateDescriptor",
     "StateTtlConfig",
+    "T",
+    "Time",
+    "TypeInformation",
+    "Types",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -1,4 +1,4 @@
-"""`pyflink.datastream.state_backend`'s names that varvite has."""
+"""`pyflink.datastream.state_backend`'s names."""
 
 from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
 from varvite.spark_integration.options.state_backends import (

@@ -22,6 +22,7 @@ from varvite import (
     ValueStateDescriptor,
     VectorizedProcessFunction,
 )
+from varvite import Row as PyFlinkRow
 from varvite.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from varvite.datastream import (
     CoFlatMapFunction,
@@ -36,7 +37,7 @@ from varvite.datastream import (
     RuntimeContext,
 )
 from varvite.datastream.window import TumblingEventTimeWindows
-from varvite.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError, UserFunctionError
 from varvite.testing import OperatorHarness
 
 
@@ -330,3 +331,48 @@ def test_columns_say_the_event_time(life: dict[str, Any]) -> None:
         assert harness.process_batch([("a", 1, at)]) == [("a", 1, 2000)]
         assert harness.current_watermark == 1000
         assert harness.process_batch() == [("a", -1, 500)]
+
+
+VALUES = [("a", 3, "x"), ("a", 1, "y"), ("a", 5, "z"), ("a", 1, "w")]
+ROLLING: dict[str, list[tuple[Any, ...]]] = {
+    "sum": [("a", 3, "x"), ("a", 4, "x"), ("a", 9, "x"), ("a", 10, "x")],
+    "min": [("a", 3, "x"), ("a", 1, "x"), ("a", 1, "x"), ("a", 1, "x")],
+    "max": [("a", 3, "x"), ("a", 3, "x"), ("a", 5, "x"), ("a", 5, "x")],
+    "min_by": [("a", 3, "x"), ("a", 1, "y"), ("a", 1, "y"), ("a", 1, "y")],
+    "max_by": [("a", 3, "x"), ("a", 3, "x"), ("a", 5, "z"), ("a", 5, "z")],
+}
+"""The output of PyFlink 2.3 for these values at position 1."""
+FIELDS = [Types.STRING(), Types.LONG(), Types.STRING()]
+
+
+@pytest.mark.parametrize("kind", ROLLING)
+@pytest.mark.parametrize("changelog", [True, False])
+def test_rolling_sums_and_extremes_are_those_of_pyflink(kind: str, changelog: bool) -> None:
+    for elements, position, made in (
+        (Types.TUPLE(FIELDS), 1, lambda value: value),
+        (Types.ROW_NAMED(["k", "n", "s"], FIELDS), "n", lambda value: PyFlinkRow(k=value[0], n=value[1], s=value[2])),
+        (Types.ROW(FIELDS), 1, lambda value: PyFlinkRow(f0=value[0], f1=value[1], f2=value[2])),
+        (None, 1, list),
+        (None, 1, lambda value: PyFlinkRow(*value)),
+    ):
+
+        def program(stream: DataStream, position: Any = position) -> DataStream:
+            return getattr(stream.key_by(lambda row: row[0], Types.STRING()), kind)(position)
+
+        with OperatorHarness(program, elements, changelog=changelog) as harness:
+            output = harness.process_batch([made(value) for value in VALUES[:2]])
+            harness.crash()
+            output += harness.process_batch([made(value) for value in VALUES[2:]])
+            assert output == [made(value) for value in ROLLING[kind]]
+
+
+def test_rolling_sums_of_plain_numbers_take_position_0_only() -> None:
+    with OperatorHarness(lambda stream: stream.key_by(lambda n: n % 2, Types.LONG()).sum(), Types.LONG()) as harness:
+        assert harness.process_batch([1, 2, 3, 4]) == [1, 2, 4, 6]
+    with (
+        OperatorHarness(lambda stream: stream.key_by(lambda n: 0, Types.LONG()).max(1), Types.LONG()) as harness,
+        pytest.raises(UserFunctionError, match="no fields"),
+    ):
+        harness.process_batch([1, 2])
+    with pytest.raises(InvalidRequestError, match="position or the name"):
+        OperatorHarness(lambda stream: stream.key_by(lambda n: 0, Types.LONG()).max(1.5), Types.LONG())

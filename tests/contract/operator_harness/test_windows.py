@@ -22,6 +22,7 @@ from varvite.datastream import DataStream, KeyedStream
 from varvite.spark_integration.api.windowed import WindowedStream
 from varvite.spark_integration.functions.window import ProcessWindowFunction
 from varvite.spark_integration.operators.windows.assigners import (
+    CountWindow,
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     SlidingProcessingTimeWindows,
@@ -29,7 +30,7 @@ from varvite.spark_integration.operators.windows.assigners import (
     TumblingProcessingTimeWindows,
 )
 from varvite.spark_integration.operators.windows.builtin_triggers import CountTrigger
-from varvite.storage.errors import UserFunctionError
+from varvite.storage.errors import InvalidRequestError, UserFunctionError
 from varvite.testing import OperatorHarness
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -105,6 +106,61 @@ def test_a_count_fires_and_purges(windowed: Callable[..., OperatorHarness]) -> N
     assert fixed.process_batch(four, processing_time=1) == [("c", 0, [1, 2]), ("c", 0, [1, 2, 3, 4])]
     assert fixed.process_batch([("c", 1)], processing_time=2) == []
     assert fixed.process_batch([("c", 1)], processing_time=12) == [], "the window and its count are gone"
+
+
+def flinks_sliding_count(values: list[Any], size: int, slide: int) -> list[tuple[int, list[Any]]]:
+    """PyFlink's `CountSlidingWindowAssigner` with its `CountTrigger`: ids and contents of the windows, as they fire."""
+    contents: dict[int, list[Any]] = {}
+    fired = []
+    for number, value in enumerate(values):
+        window = number // slide
+        while window >= 0 and window * slide <= number <= window * slide + size - 1:
+            contents.setdefault(window, []).append(value)
+            if len(contents[window]) == size:
+                fired.append((window, contents[window][:]))
+            window -= 1
+    return fired
+
+
+class TellCount(ProcessWindowFunction[Any, Any, str, Any]):
+    """Key, window, contents, and the firings that the window's own state has counted."""
+
+    def process(self, key: str, context: Any, elements: Any) -> list[Any]:
+        state = context.window_state().get_state(ValueStateDescriptor("firings", Types.LONG()))
+        state.update((state.value() or 0) + 1)
+        return [(key, context.window(), [value for _, value in elements], state.value())]
+
+
+@pytest.mark.parametrize(("size", "slide"), [(3, 0), (3, 2), (4, 1), (2, 2), (2, 5), (5, 3)])
+def test_windows_of_a_number_of_elements_are_those_of_pyflink(
+    windowed: Callable[..., OperatorHarness], size: int, slide: int
+) -> None:
+    harness = windowed(lambda keyed: keyed.count_window(size, slide).process(TellCount()))
+    output = []
+    for begin in range(0, 17, 4):
+        output += harness.process_batch([("a", value) for value in range(begin, begin + 4)])
+        harness.crash()
+    expected = flinks_sliding_count(list(range(20)), size, slide or size)
+    assert output == [("a", CountWindow(window), values, 1) for window, values in expected]
+
+
+def test_windows_of_a_number_of_elements_keep_no_more_than_they_need(windowed: Callable[..., OperatorHarness]) -> None:
+    harness = windowed(lambda keyed: keyed.count_window(4, 2).reduce(lambda a, b: (a[0], a[1] + b[1])))
+    sizes = []
+    for begin in range(0, 40, 4):
+        harness.process_batch([("a", value) for value in range(begin, begin + 4)])
+        sizes.append(harness.num_keyed_state_entries())
+    assert len(set(sizes[1:])) == 1, sizes
+
+
+def test_another_trigger_of_windows_of_a_number_of_elements_is_refused(
+    windowed: Callable[..., OperatorHarness],
+) -> None:
+    with pytest.raises(InvalidRequestError, match="GlobalWindows"):
+        windowed(lambda keyed: keyed.count_window(4).trigger(CountTrigger.of(2)).process(Tell()))
+    windowed(lambda keyed: keyed.count_window(4).trigger(CountTrigger.of(4)).process(Tell()))
+    with pytest.raises(InvalidRequestError, match="1 or more"):
+        windowed(lambda keyed: keyed.count_window(0).process(Tell()))
 
 
 def test_sessions_merge_their_counts_and_accumulators(windowed: Callable[..., OperatorHarness]) -> None:

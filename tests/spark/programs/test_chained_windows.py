@@ -46,6 +46,13 @@ class CountAtLast(ProcessWindowFunction[Any, Any, Any, Any]):
         yield key, datetime.fromtimestamp(context.window().max_timestamp() / 1000, UTC), len(list(elements))
 
 
+class CountBeside(CountAtLast):
+    """The same without the time, which the next operator gets beside the elements, as in Flink."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield key, len(list(elements))
+
+
 class Sums(ProcessWindowFunction[Any, Any, Any, Any]):
     """The window's begin and end, how many results of windows are in it, and how many elements those have counted."""
 
@@ -100,7 +107,8 @@ class ChainedJob:
     """Windows of 10 s, and something behind them; batch 3 is executed twice, and its workers are killed."""
 
     def __init__(self, spark: SparkSession, directory: Path, kind: str) -> None:
-        self.spark, self.directory, self.kind = spark, directory, kind
+        self.spark, self.directory = spark, directory
+        self.kind, self.is_beside = kind.removesuffix(" beside"), kind.endswith(" beside")
         self.rows: dict[int, list[Any]] = {}
         self.fails = False
         (directory / "rows").mkdir()
@@ -124,7 +132,10 @@ class ChainedJob:
         env.configure("execution.checkpointing.dir", str(directory / "state"))
         stream = env.from_dataframe(rows.parquet(str(directory / "rows"))).with_watermark("at", "1 second")
         windowed = stream.key_by("k").window(TumblingEventTimeWindows.of(Time.seconds(10)))
-        counts = windowed.process(CountAtLast(), ROWS, uid="first")
+        if self.is_beside:
+            counts = windowed.process(CountBeside(), "k string, n bigint", uid="first")
+        else:
+            counts = windowed.process(CountAtLast(), ROWS, uid="first")
         writer = behind(counts, self.kind).foreach_batch(self.collect).query_name("chained")
         writer = writer.option("checkpointLocation", str(directory / "spark"))
         writer.trigger(availableNow=True).start().awaitTermination()
@@ -164,7 +175,13 @@ def expected(kind: str) -> list[Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["10", "20", "5", "10 asked", "all", "session", "timers"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("10", "20", "5", "10 asked", "all", "session", "timers"),
+        *("20 beside", "5 asked beside", "all beside", "session beside", "timers beside"),
+    ],
+)
 def test_what_is_behind_windows_gets_each_of_them_once(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     job = ChainedJob(spark, tmp_path, kind)
     for number in range(5):
@@ -181,4 +198,4 @@ def test_what_is_behind_windows_gets_each_of_them_once(spark: SparkSession, tmp_
         job.add(number)
     job.run()
     assert list(job.rows) == list(range(len(BATCHES)))
-    assert sorted(row for rows in job.rows.values() for row in rows) == expected(kind)
+    assert sorted(row for rows in job.rows.values() for row in rows) == expected(job.kind)

@@ -25,7 +25,6 @@ from varvite.spark_integration.functions.keyed import (
 )
 from varvite.spark_integration.functions.timers import KeyedTimerService
 from varvite.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
-from varvite.storage.errors import InvalidRequestError
 
 
 def backend_of_strings() -> KeyedStateBackend:
@@ -115,6 +114,8 @@ def test_state_backends_are_values() -> None:
     assert EmbeddedRocksDBStateBackend().is_incremental_checkpoints_enabled()
 
 
-def test_full_snapshots_cannot_be_asked_for() -> None:
-    with pytest.raises(InvalidRequestError, match="reuse"):
-        EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=False)
+def test_full_snapshots_are_warned_of_at_their_line() -> None:
+    with pytest.warns(UserWarning, match="reuse") as caught:
+        backend = EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=False)
+    assert caught[0].filename == __file__
+    assert not backend.is_incremental_checkpoints_enabled()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from varvite.changelog.api.time_spans import Duration
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.writer import trigger_every
 from varvite.spark_integration.options.checkpoint_config import (
@@ -105,11 +106,41 @@ def test_what_varvite_does_anyway_is_accepted_without_a_word(config: CheckpointC
     assert settings == {}
     assert config.is_checkpointing_enabled()
     assert not config.is_unaligned_checkpoints_enabled()
-    assert config.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
+    assert config.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE, "what was set, although it is stronger"
     assert (config.get_max_concurrent_checkpoints(), config.get_tolerable_checkpoint_failure_number()) == (1, 0)
     assert config.get_min_pause_between_checkpoints() == 0
     kept = config.get_externalized_checkpoint_retention()
     assert kept is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+
+
+@pytest.mark.filterwarnings("ignore:.*no effect in varvite")
+def test_getters_answer_with_what_was_set_and_else_as_pyflink(settings: Settings) -> None:
+    kept: dict[str, Any] = {}
+    config = CheckpointConfig(settings.configure, settings.get, lambda: True, kept)
+    for name, default, value in (
+        ("checkpointing_mode", CheckpointingMode.EXACTLY_ONCE, CheckpointingMode.AT_LEAST_ONCE),
+        ("checkpoint_timeout", 600_000, 300_000),
+        ("min_pause_between_checkpoints", 0, 100_000),
+        ("max_concurrent_checkpoints", 1, 2),
+        ("tolerable_checkpoint_failure_number", 0, 2),
+        ("alignment_timeout", Duration.of_millis(0), Duration.of_seconds(2)),
+        ("aligned_checkpoint_timeout", Duration.of_seconds(2), Duration.of_millis(5)),
+    ):
+        assert getattr(config, f"get_{name}")() == default
+        assert getattr(config, f"set_{name}")(value) is config
+        again = CheckpointConfig(settings.configure, settings.get, lambda: True, kept)
+        assert getattr(again, f"get_{name}")() == value
+    assert config.is_fail_on_checkpointing_errors()
+    assert not config.set_fail_on_checkpointing_errors(False).is_fail_on_checkpointing_errors()
+    assert config.enable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    assert config.set_force_unaligned_checkpoints().is_force_unaligned_checkpoints()
+    assert config.is_externalized_checkpoints_enabled()
+    deleted = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+    config.set_externalized_checkpoint_retention(retention_mode=deleted)
+    assert not config.is_externalized_checkpoints_enabled()
+    storage = FileSystemCheckpointStorage("file:///a/b/")
+    assert (storage.get_checkpoint_path(), storage.get_min_file_size_threshold()) == ("file:///a/b", 20480)
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,23 @@ def test_what_is_set_on_the_rocksdb_backend_are_options() -> None:
     [
         (lambda backend: backend.set_predefined_options("FLASH"), "PredefinedOptions"),
         (lambda backend: backend.set_number_of_transfer_threads(0), "at least 1"),
-        (lambda backend: backend.set_db_storage_paths("/fast"), r"spark\.local\.dir"),
-        (lambda backend: backend.set_options("org.example.Factory"), r"state\.backend\.rocksdb"),
     ],
-    ids=["options", "threads", "paths", "factory"],
+    ids=["options", "threads"],
 )
 def test_what_has_no_place_here_is_an_error_that_says_what_to_do(wrong: Any, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
         wrong(EmbeddedRocksDBStateBackend())
+
+
+def test_what_has_no_effect_is_warned_of_and_answered() -> None:
+    backend = EmbeddedRocksDBStateBackend()
+    with pytest.warns(UserWarning, match=r"spark\.local\.dir") as caught:
+        backend.set_db_storage_paths("/fast", "/other")
+    with pytest.warns(UserWarning, match=r"state\.backend\.rocksdb"):
+        backend.set_options("org.example.Factory")
+    assert caught[0].filename == __file__
+    assert (backend.get_db_storage_paths(), backend.get_options()) == (["/fast", "/other"], "org.example.Factory")
+    assert HashMapStateBackend(None) == HashMapStateBackend()
 
 
 def test_a_custom_backend_is_a_name_and_text_options() -> None:

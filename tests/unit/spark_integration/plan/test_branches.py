@@ -177,7 +177,7 @@ def test_what_cannot_meet_is_said_at_its_line(env: StreamExecutionEnvironment, p
         "has made cannot be united or connected": lambda: after.key_by("f0").connect(keyed),
         "different environments": lambda: pairs.union(elsewhere),
         "takes streams, not list": lambda: pairs.connect([]),  # type: ignore[arg-type]
-        "need keys": lambda: pairs.connect(keyed).process(Both()),
+        "has keys and the other has none": lambda: pairs.connect(keyed).process(Both()),
         "different types, 1:string and 1:long": lambda: keyed.connect(numbers.key_by("value")).process(Both()),
         "takes a CoMapFunction, not function": lambda: keyed.connect(keyed).map(lambda x: x),  # type: ignore[arg-type]
         "takes an instance": lambda: keyed.connect(keyed).process(Both),  # type: ignore[arg-type]

@@ -219,7 +219,6 @@ def test_what_cannot_be_is_said_at_its_line(env: StreamExecutionEnvironment, num
     lock = threading.Lock()
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     wrong: dict[str, Any] = {
-        "at least one element": lambda: env.from_collection([]),
         "an int is needed": lambda: env.from_collection(["x"], Types.LONG()),
         "is not a type": lambda: numbers.map(str, 5),
         "needs a uid": lambda: keyed.process(Same(), "value string"),
@@ -229,7 +228,6 @@ def test_what_cannot_be_is_said_at_its_line(env: StreamExecutionEnvironment, num
         "no canonical bytes": lambda: numbers.key_by(lambda x: x, key_type=Types.LIST(Types.LONG())),
         "columns have their own types": lambda: numbers.key_by("value", key_type=Types.LONG()),
         "columns or a function": lambda: numbers.key_by(7),
-        "with_timestamp_assigner": lambda: numbers.assign_timestamps_and_watermarks(strategy),
         "TimestampAssigner": lambda: strategy.with_timestamp_assigner(str),
         "WatermarkStrategy is needed": lambda: numbers.assign_timestamps_and_watermarks(5),
         "no span of time": lambda: WatermarkStrategy.for_bounded_out_of_orderness(5),
@@ -247,13 +245,6 @@ def test_time_stamps_after_a_stateful_operator_are_refused(numbers: DataStream) 
     stream = numbers.key_by(lambda x: x).map(str).assign_timestamps_and_watermarks(strategy).key_by(len).map(str)
     with pytest.raises(InvalidRequestError, match="before the first stateful operator"):
         plan_of(stream)
-
-
-def test_two_streams_cannot_be_printed_by_one_job(env: StreamExecutionEnvironment, numbers: DataStream) -> None:
-    numbers.print()
-    numbers.map(str).print()
-    with pytest.raises(InvalidRequestError, match="2 different streams"):
-        env.execute("two")
 
 
 def test_failures_add_up() -> None:

@@ -74,7 +74,7 @@ def test_connected_streams_need_keys_of_one_type() -> None:
     assert not node.plan.has_timers
     with pytest.raises(InvalidRequestError, match="different types"):
         connected_operator(inputs, (strings, longs), "co_map", KeyedCoMap(Both()), ANY, None)
-    with pytest.raises(InvalidRequestError, match="need keys"):
+    with pytest.raises(InvalidRequestError, match="has keys and the other has none"):
         connected_operator(inputs, (strings, None), "co_map", KeyedCoMap(Both()), ANY, None)
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import types as t
 
 from varvite.changelog.api.time_spans import Duration, Time
@@ -16,7 +17,7 @@ from varvite.spark_integration.functions.output_tag import OutputTag
 from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
 from varvite.spark_integration.plan.keyed import keyed_operator, stream_key
 from varvite.spark_integration.plan.stateless import side_output, step, timestamps, union, with_watermark
-from varvite.spark_integration.plan.transformations import DataFrameSource, EventTime
+from varvite.spark_integration.plan.transformations import DataFrameSource, EventTime, StepTransformation
 from varvite.storage.errors import InvalidRequestError
 
 
@@ -70,5 +71,15 @@ def test_event_times_are_given_once() -> None:
         with_watermark(timed, "at", 1)
     with pytest.raises(InvalidRequestError, match="belongs to the input"):
         with_watermark(step(timed, "filter", bool, ROWS), "at", 1)
-    with pytest.raises(InvalidRequestError, match="with_timestamp_assigner"):
-        timestamps(source(), WatermarkStrategy.for_monotonous_timestamps())
+
+
+def test_a_strategy_without_an_assigner_keeps_the_timestamps_that_there_are(caplog: pytest.LogCaptureFixture) -> None:
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(2))
+    plain = source()
+    with caplog.at_level("INFO"):
+        assert timestamps(plain, strategy) is plain, "nothing happens, as in PyFlink"
+    assert "with_timestamp_assigner" in caplog.text
+    node = timestamps(with_watermark(source(ROWS), "at", "5 seconds"), strategy)
+    assert isinstance(node, StepTransformation)
+    assert node.watermark_delay_ms == 2001
+    assert cloudpickle.loads(node.function.function).extract_timestamp("element", 77) == 77

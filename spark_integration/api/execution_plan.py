@@ -1,0 +1,54 @@
+"""The plan of a program as JSON, in the form of PyFlink's `get_execution_plan`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from varvite.spark_integration.plan.transformations import KeyedTransformation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varvite.spark_integration.connectors.sink import Sink
+    from varvite.spark_integration.plan.transformations import GraphSettings, Transformation
+
+
+def execution_plan(sinks: Sequence[tuple[Transformation, Sink]], settings: GraphSettings, parallelism: int) -> str:
+    """The steps that lead to the sinks, each with those before it.
+
+    Args:
+        sinks: Each with the node that it reads.
+        settings: Names and parallelism of the nodes.
+        parallelism: Of the nodes that have none.
+    """
+    numbers: dict[Transformation, int] = {}
+    nodes: list[dict[str, Any]] = []
+    for end, _ in sinks:
+        for node in end.lineage():
+            if node in numbers:
+                continue
+            numbers[node] = len(nodes) + 1
+            pact = "Operator" if node.inputs else "Data Source"
+            nodes.append(_node(node, pact, numbers, settings, parallelism))
+    for end, sink in sinks:
+        before = [{"id": numbers[end], "ship_strategy": "FORWARD", "side": "second"}]
+        name = f"Sink: {type(sink).__name__}"
+        described = {"id": len(nodes) + 1, "type": name, "pact": "Data Sink", "contents": name}
+        nodes.append({**described, "parallelism": 1, "predecessors": before})
+    return json.dumps({"nodes": nodes})
+
+
+def _node(
+    node: Transformation, pact: str, numbers: dict[Transformation, int], settings: GraphSettings, parallelism: int
+) -> dict[str, Any]:
+    of_node = settings.of(node)
+    name = of_node.name or node.kind
+    described: dict[str, Any] = {"id": numbers[node], "type": name, "pact": pact, "contents": name}
+    described["parallelism"] = of_node.parallelism or parallelism
+    if node.inputs:
+        strategy = "HASH" if isinstance(node, KeyedTransformation) else "FORWARD"
+        described["predecessors"] = [
+            {"id": numbers[before], "ship_strategy": strategy, "side": "second"} for before in node.inputs
+        ]
+    return described
