@@ -80,6 +80,8 @@ class DeltaSink(TableSink):
         """The table as of the snapshot that is compared."""
 
     def check_columns(self, schema: StructType) -> None:
+        """Check the columns, with the library. Raises `InvalidRequestError`, also if it is not installed."""
+        _library()
         super().check_columns(schema)
         missing = [name for name in self._partition_by if name not in schema.names]
         if missing:
@@ -91,8 +93,7 @@ class DeltaSink(TableSink):
                 raise InvalidRequestError(f"Delta has no type for column `{field.name}` ({field.type})") from error
 
     def prepare(self, job_id: str) -> None:
-        """Open the table, and check it. Raises `InvalidRequestError`, also if the library is not installed."""
-        _library()
+        """Open the table, and check it. Raises `InvalidRequestError`."""
         self._app, self._owner = f"varvite:{job_id}", int(job_id[:15], 16)
         self._table = self._opened()
         if self._table is not None:
@@ -283,7 +284,6 @@ def _delta_types(schema: Any) -> dict[str, str]:
     """Columns and types of a schema of Arrow or Delta, without what may be null."""
     from deltalake import Schema
 
-    _library()
     delta = Schema.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
     return {field.name: _without_nullability(field.type) for field in delta.fields}
 

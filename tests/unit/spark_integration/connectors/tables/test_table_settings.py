@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import combinations
 
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 from varvite import DeltaSink, IcebergSink, KafkaSink, PostgresSink
 from varvite.changelog.commit.base_decision import RepeatedBatch, WriteKind
@@ -84,3 +86,23 @@ def test_two_sinks_that_cannot_replace_rows_are_refused(first: str, second: str)
     several = SeveralSinks([merged[second], *sinks().values()])
     share_transactions(several.sinks)
     assert several.sinks[-1] is merged[second]
+
+
+@pytest.mark.parametrize(
+    ("kind", "library"), [("delta", "deltalake"), ("iceberg", "pyiceberg"), ("postgres", "psycopg")]
+)
+def test_a_library_that_is_missing_is_an_error_that_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch, kind: str, library: str
+) -> None:
+    """For Delta it said that a column had no type."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == library] or [library]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, library, None)
+    sink = sinks()[kind]
+
+    def start() -> None:
+        sink.check_columns(StructType([StructField("v", LongType())]))
+        sink.prepare("0" * 32)
+
+    with pytest.raises(InvalidRequestError, match=rf"pip install 'varvite\[{kind}\]'"):
+        start()
