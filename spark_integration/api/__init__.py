@@ -16,6 +16,7 @@ Data flows down from here: streams add nodes to the graph of `plan`, the writer 
 | `data_stream_sink` | PyFlink's end of a stream |
 | `job_client` | PyFlink's handle of a running job |
 | `execution_plan` | the program as JSON |
+| `formats` | the formats of a writer, and their sinks |
 | `writer` | the checks and the start of one query |
 | `job_execution` | the queries of `execute`: sinks, defaults, collecting |
 | `progress` | the job's operators in Spark's progress |

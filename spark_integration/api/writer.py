@@ -14,6 +14,7 @@ from varvite.changelog.working_stores.custom import check_factory
 from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM
 from varvite.materializer.options.table import OPTIONS
 from varvite.materializer.restore.spark_files import query_id_of
+from varvite.spark_integration.api.formats import known_format, sink_of_format
 from varvite.spark_integration.api.query import (
     BatchFunction,
     LaunchedQuery,
@@ -22,24 +23,14 @@ from varvite.spark_integration.api.query import (
 )
 from varvite.spark_integration.api.session import check_worker_python, is_one_machine
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
-from varvite.spark_integration.connectors.driver_sinks.spark_sinks import (
-    CONSOLE,
-    MEMORY,
-    ConsoleSink,
-    ForeachSink,
-    MemorySink,
-)
-from varvite.spark_integration.connectors.files.file_sink import FileSink, check_format
+from varvite.spark_integration.connectors.driver_sinks.spark_sinks import ForeachSink
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.heartbeats.heartbeat import with_heartbeat
 from varvite.spark_integration.connectors.heartbeats.source_marker import settle_heartbeat
-from varvite.spark_integration.connectors.kafka.settings import arguments_of_options
-from varvite.spark_integration.connectors.kafka.sink import KafkaSink
 from varvite.spark_integration.connectors.private_location import PrivateLocation
 from varvite.spark_integration.connectors.running_query import start_query
 from varvite.spark_integration.connectors.several_sinks import OutputSinks
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
-from varvite.spark_integration.connectors.tables.delta_sink import delta_sink_of
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 from varvite.spark_integration.elements.side_by_side import side_by_side
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
@@ -81,11 +72,6 @@ _log: Final = logging.getLogger(__name__)
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
-KAFKA: Final = "kafka"
-DELTA: Final = "delta"
-_WITHOUT_PATH: Final = {KAFKA, CONSOLE, MEMORY}
-BATCH_COLUMN: Final = "batch_id"
-"""Readers see the batch's directory as this partition column."""
 
 
 class ProgramSettings(Protocol):
@@ -169,8 +155,7 @@ class StreamWriter:
         Raises:
             InvalidRequestError: Another format.
         """
-        name = source.lower()
-        self._sink, self._format = None, name if name in {DELTA, *_WITHOUT_PATH} else check_format(source)
+        self._sink, self._format = None, known_format(source)
         return self
 
     def foreach(self, f: Any) -> StreamWriter:
@@ -396,46 +381,14 @@ class StreamWriter:
 
     def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:
         path = path or take_option(options, "path")
-        if self._partition_by and self._format in {None, KAFKA}:
-            raise InvalidRequestError("only files and format('delta') have partition_by; leave it out")
-        if self._sink is not None:
-            unused = sorted(options) + (["path"] if path else [])
-            if unused:
-                raise InvalidRequestError(f"options {unused} have no meaning with foreach_batch; remove them")
-            return self._sink
-        if self._format is None:
+        if self._format is not None:
+            return sink_of_format(self._format, spark, plan, options, path and str(path), self._partition_by)
+        if self._sink is None:
             raise InvalidRequestError("nothing says where the rows go: call foreach_batch(...) or format(...)")
-        if self._format in _WITHOUT_PATH:
-            if path:
-                raise InvalidRequestError(f"format {self._format!r} has no path; leave {str(path)!r} out")
-            return self._pathless_sink(spark, plan, options)
-        if not path:
-            raise InvalidRequestError(f"format {self._format!r} needs a directory: start('...')")
-        return self._directory_sink(spark, plan, options, str(path), self._format)
-
-    def _pathless_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any]) -> Sink:
-        if self._format == KAFKA:
-            return KafkaSink(**arguments_of_options(options))
-        return ConsoleSink(options) if self._format == CONSOLE else MemorySink(spark, plan.job, options)
-
-    def _directory_sink(
-        self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str, file_format: str
-    ) -> Sink:
-        if file_format == DELTA:
-            return delta_sink_of(path, options, self._partition_by)
-        if BATCH_COLUMN in (name.lower() for name in self._transformation.elements.schema.names):
-            raise InvalidRequestError(
-                f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
-            )
-        return FileSink(
-            spark,
-            file_format,
-            path,
-            plan.checkpoint_location,
-            options,
-            partition_by=self._partition_by,
-            begun_query_id=plan.begun_query_id,
-        )
+        unused = [*sorted(options), *(["path"] if path else []), *(["partition_by"] if self._partition_by else [])]
+        if unused:
+            raise InvalidRequestError(f"{unused} have no meaning with foreach_batch; remove them")
+        return self._sink
 
 
 def default_parallelism(spark: SparkSession, levels: Sequence[OptionLevel]) -> int:
