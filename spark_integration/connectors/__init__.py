@@ -8,7 +8,7 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 | `files` | files, exactly once |
 | `kafka` | Kafka, exactly once |
 | `tables` | tables, exactly once |
-| `output_table` | the output of a small batch, as an Arrow table |
+| `output` | the rows of a batch, as sinks take them |
 | `several_sinks` | several sinks as one |
 | `driver_sinks` | printing, collecting, and Spark's console, memory and foreach |
 | `collection` | a collection as a stream |

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from varvite.changelog.commit.base_decision import RepeatedBatch
-from varvite.spark_integration.connectors.output_table import table_of_output
+from varvite.spark_integration.connectors.output.table import table_of_output
 from varvite.spark_integration.connectors.sink import (
     Sink,
     close,

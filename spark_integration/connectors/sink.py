@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from varvite.changelog.commit.base_decision import RepeatedBatch
-from varvite.spark_integration.connectors.output_table import dataframe_of
+from varvite.spark_integration.connectors.output.table import dataframe_of
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
 from varvite.spark_integration.messages.user_errors import message_of, task_error
 from varvite.storage.errors import UserFunctionError, VarviteError

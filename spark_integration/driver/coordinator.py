@@ -20,7 +20,7 @@ from varvite.changelog.commit.base_decision import Adopt, SinkCommit
 from varvite.changelog.commit.batch_result import entry_time
 from varvite.spark_integration.connectors.heartbeats.heartbeat import without_heartbeat
 from varvite.spark_integration.connectors.kafka.source_topics import loss_in_batch
-from varvite.spark_integration.connectors.output_table import session_of_batch
+from varvite.spark_integration.connectors.output.table import session_of_batch
 from varvite.spark_integration.connectors.sink import close, complete_in, last_committed_of, write_to
 from varvite.spark_integration.connectors.spark_watermark import SparkWatermark
 from varvite.spark_integration.driver.batch_commit import BatchCommitter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varvite.spark_integration.connectors.output_table import row_partitions
+from varvite.spark_integration.connectors.output.table import row_partitions
 from varvite.spark_integration.connectors.sink import Sink
 from varvite.spark_integration.messages.protocol import PARTITION_COLUMN
 

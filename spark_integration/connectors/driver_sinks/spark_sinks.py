@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from varvite.changelog.commit.base_decision import RepeatedBatch
-from varvite.spark_integration.connectors.output_table import frame_of, output_table, plain
+from varvite.spark_integration.connectors.output.table import frame_of, output_table, plain
 from varvite.spark_integration.connectors.sink import Sink
 from varvite.storage.errors import InvalidRequestError
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import types as spark
 
-from varvite.spark_integration.connectors.output_table import plain, spark_schema
+from varvite.spark_integration.connectors.output.table import plain, spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from varvite.changelog.commit.base_decision import RepeatedBatch
 from varvite.spark_integration.connectors.kafka.columns import (
     HEADERS,
@@ -20,17 +22,18 @@ from varvite.spark_integration.connectors.kafka.settings import (
     Delivery,
     settings,
 )
-from varvite.spark_integration.connectors.output_table import spark_schema
+from varvite.spark_integration.connectors.output.rows import FrameRows, TableRows
+from varvite.spark_integration.connectors.output.table import spark_schema
 from varvite.spark_integration.connectors.sink import Sink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from varvite.changelog.commit.base_decision import SinkCommit
+    from varvite.spark_integration.connectors.output.rows import OutputRows
 
 
 class KafkaSink(Sink):
@@ -97,13 +100,13 @@ class KafkaSink(Sink):
         self.producer.take_over()
 
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
-        """Produce the rows, which come to the driver as Arrow."""
+        """Produce the rows, which come to the driver in pieces."""
         check_columns(df.schema, self.settings.topic)
-        self._write(commit, lambda: columns_of(df).toArrow())
+        self._write(commit, FrameRows(columns_of(df)))
 
     def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
         check_columns(spark_schema(table), self.settings.topic)
-        self._write(commit, lambda: table)
+        self._write(commit, TableRows(table))
 
     def complete(self, commit: SinkCommit) -> None:
         self.producer.complete(commit)
@@ -115,11 +118,12 @@ class KafkaSink(Sink):
         self.producer.close()
         self.producer = self._own
 
-    def _write(self, commit: SinkCommit, rows: Callable[[], pa.Table]) -> None:
+    def _write(self, commit: SinkCommit, rows: OutputRows) -> None:
         if not self.producer.begin(commit):
             return
         try:
-            self._produce(rows())
+            for batch in rows.batches():
+                self._produce(pa.Table.from_batches([batch]))
         except BaseException:
             self.producer.abort()
             raise

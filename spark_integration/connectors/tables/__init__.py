@@ -5,7 +5,6 @@ Invariants: I1 and I2 as every sink; I6: a driver that was replaced cannot write
 | module | owns |
 |---|---|
 | `table_sink` | the decisions that all tables have in common |
-| `output_rows` | rows in pieces of Arrow |
 | `delta_sink` | Delta, which needs the extra `delta` |
 | `iceberg_sink` | Iceberg, which needs the extra `iceberg` |
 | `postgres_sink` | PostgreSQL, which needs the extra `postgres` |

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from varvite.changelog.commit.base_decision import SinkCommit, WriteKind
-from varvite.spark_integration.connectors.tables.output_rows import CheckedRows
+from varvite.spark_integration.connectors.output.rows import CheckedRows
 from varvite.spark_integration.connectors.tables.table_sink import (
     BATCH_COLUMN,
     TableNote,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from varvite.spark_integration.connectors.tables.output_rows import OutputRows
+    from varvite.spark_integration.connectors.output.rows import OutputRows
 
 OWNER: Final = "varvite:owner"
 """Application whose version stands for the job that alone may write batch ids to the table."""

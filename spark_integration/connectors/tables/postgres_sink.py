@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from varvite.changelog.commit.base_decision import SinkCommit, WriteKind
-from varvite.spark_integration.connectors.tables.output_rows import CheckedRows
+from varvite.spark_integration.connectors.output.rows import CheckedRows
 from varvite.spark_integration.connectors.tables.postgres_columns import column_types, csv_pieces
 from varvite.spark_integration.connectors.tables.table_sink import (
     BATCH_COLUMN,
@@ -34,7 +34,7 @@ from varvite.storage.fail_point import fail_point
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from varvite.spark_integration.connectors.tables.output_rows import OutputRows
+    from varvite.spark_integration.connectors.output.rows import OutputRows
     from varvite.storage.clock import Clock
 
 _log: Final = logging.getLogger(__name__)

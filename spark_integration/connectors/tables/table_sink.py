@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.types import ArrayType, MapType, NullType, StructType, VariantType
 
 from varvite.changelog.commit.base_decision import RepeatedBatch, SinkCommit, WriteKind, decide_write
+from varvite.spark_integration.connectors.output.rows import FrameRows, TableRows
 from varvite.spark_integration.connectors.sink import Sink
-from varvite.spark_integration.connectors.tables.output_rows import FrameRows, TableRows
 from varvite.storage.errors import DidNotHappenError, FencedError, InvalidRequestError, LineageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from varvite.spark_integration.connectors.tables.output_rows import OutputRows
+    from varvite.spark_integration.connectors.output.rows import OutputRows
 
 _log: Final = logging.getLogger(__name__)
 BATCH_COLUMN: Final = "batch_id"

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from varvite.spark_integration.connectors.heartbeats.heartbeat import HEARTBEAT_COLUMN
-from varvite.spark_integration.connectors.output_table import output_table
+from varvite.spark_integration.connectors.output.table import output_table
 from varvite.spark_integration.connectors.running_query import RunningQuery
 from varvite.spark_integration.driver.operator_executor import BatchRedoError, checked_answers, key_group_of
 from varvite.spark_integration.driver.placement.decision import is_one_process

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from varvite.spark_integration.connectors.output_table import frame_of
+from varvite.spark_integration.connectors.output.table import frame_of
 from varvite.spark_integration.driver.arrow_batch_limit import MAX_RECORDS
 from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.stores.kafka_broker import Kafka
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.kafka.sink import KafkaSink
-from varvite.spark_integration.connectors.output_table import output_table
+from varvite.spark_integration.connectors.output.table import output_table
 from varvite.storage.errors import InvalidRequestError
 from varvite.testing.contracts import SinkContract
 from varvite.testing.contracts.sink import commit

@@ -16,10 +16,10 @@ from tests.integration.tables.delta_table import Table, s3_options
 from tests.integration.tables.iceberg_warehouse import Warehouse
 from tests.stores.postgres_server import Server
 from tests.stores.s3_servers import S3Server
-from varvite.spark_integration.connectors.output_table import output_table
+from varvite.spark_integration.connectors.output.rows import FrameRows, TableRows, estimated_bytes
+from varvite.spark_integration.connectors.output.table import output_table
 from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
 from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
-from varvite.spark_integration.connectors.tables.output_rows import FrameRows, TableRows, estimated_bytes
 from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
 from varvite.testing.contracts import SinkContract
 from varvite.testing.contracts.sink import commit

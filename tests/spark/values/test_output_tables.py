@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, NullType, StringType, StructField, Struc
 
 from varvite.spark_integration.connectors.files.file_sink import FileSink
 from varvite.spark_integration.connectors.files.parquet_file import ParquetEncoder
-from varvite.spark_integration.connectors.output_table import (
+from varvite.spark_integration.connectors.output.table import (
     TableDataFrame,
     dataframe_of,
     output_table,

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from varvite.changelog.commit.base_decision import RepeatedBatch, SinkCommit
-from varvite.spark_integration.connectors.output_table import output_table
+from varvite.spark_integration.connectors.output.table import output_table
 from varvite.storage.errors import FencedError, LineageError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from varvite.spark_integration.connectors.output_table import plain
+from varvite.spark_integration.connectors.output.table import plain
 from varvite.spark_integration.elements.arrow_rows import quoted
 from varvite.spark_integration.elements.arrow_task import map_in_arrow
 from varvite.storage.errors import InvalidRequestError
