@@ -18,6 +18,7 @@ ERROR = "an exception from the state worker, a process of this very job"
 ALLOWED: dict[str, str] = {
     "spark_integration/plan/element_operator.py::OperatorElements.__init__": FUNCTION,
     "spark_integration/plan/function_chain.py::FunctionChain._load": FUNCTION,
+    "spark_integration/functions/stateless.py::SideOutputOf.open": FUNCTION,
     "spark_integration/worker/runners/operator.py::OperatorRunner._loaded": FUNCTION,
     "spark_integration/messages/user_errors.py::user_error": OWN_ERROR,
     "spark_integration/worker/process/accumulators.py::WorkerAccumulators.reset": FUNCTION,
