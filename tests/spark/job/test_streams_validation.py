@@ -308,7 +308,7 @@ def test_a_wrong_setting_is_said_at_its_line(env: StreamExecutionEnvironment, wr
         lambda writer: writer.trigger(processingTime="1 second", availableNow=True),
         lambda writer: writer.trigger(),
         lambda writer: writer.query_name("a/b"),
-        lambda writer: writer.format("kafka"),
+        lambda writer: writer.format("parket"),
         lambda writer: writer.foreach_batch("print"),
     ],
     ids=["option", "slip", "mode", "continuous", "two-triggers", "no-trigger", "name", "format", "function"],
