@@ -139,6 +139,7 @@ def test_a_sink_that_fails_in_between_writes_nothing_of_the_batch_twice(kafka: K
     assert kafka.values(topic) == ["1", "5"]
 
 
+@pytest.mark.long
 def test_an_open_transaction_of_another_job_does_not_hide_the_last_commit(
     kafka: Kafka, opened: Any, job_id: str
 ) -> None:

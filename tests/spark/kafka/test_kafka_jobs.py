@@ -46,6 +46,7 @@ def test_a_job_without_a_location_goes_on_over_restarts(
     assert "the position of its input is in its checkpoints alone" in caplog.text
 
 
+@pytest.mark.long
 def test_a_job_over_what_is_available_has_nothing_to_do_twice(job: KafkaJob, tmp_path: Path) -> None:
     job.location = tmp_path / "location"
     for number in (100, 50, 0):
@@ -104,6 +105,7 @@ class Split(KeyedProcessFunction):
         yield (ODD, (text,)) if int(value.value) % 2 else (text,)
 
 
+@pytest.mark.long
 def test_outputs_of_one_job_commit_together_whatever_fails_in_between(job: KafkaJob, tmp_path: Path) -> None:
     """The main output in a topic, a side output in another one and in files, and a function that fails at times.
 

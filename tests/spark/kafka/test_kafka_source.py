@@ -58,6 +58,7 @@ def metric(port: int) -> float:
     return float(next(line.split()[-1] for line in lines if line.startswith("varvite_lost_offsets_total{")))
 
 
+@pytest.mark.long
 def test_rows_that_kafka_has_deleted_unread_are_an_error_or_counted(
     job: KafkaJob, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -77,6 +77,7 @@ class KeyedBoth(KeyedCoProcessFunction[Any, Any, Any, Any]):
     def process_element2(self, value: Any, ctx: Any) -> Any: ...
 
 
+@pytest.mark.long
 def test_streams_without_keys_are_connected(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(2)
     both = env.from_collection([1, 2], Types.LONG()).connect(env.from_collection(["abc", "d"], Types.STRING()))
