@@ -18,6 +18,7 @@ import pyarrow.compute
 from varvite.changelog.api.batch_keys import row_codes
 from varvite.changelog.api.descriptors import MapStateDescriptor
 from varvite.changelog.types.basic import FloatingType
+from varvite.changelog.types.columns import canonical_column
 from varvite.changelog.types.decimals import PRECISION_MAX, DecimalType
 from varvite.changelog.types.factory import Types, as_type
 from varvite.spark_integration.elements.grouped_rows import either, sum_fits, take, valid_rows, where
@@ -235,8 +236,13 @@ class ExtremeAccumulator(Accumulator):
     def __init__(self, name: str, value_type: WireType, function: str) -> None:
         super().__init__(name, (name, value_type))
         self.partials = (function,)
+        self._type = value_type
         self._function = function
         self._floating = isinstance(value_type, FloatingType)
+
+    def merge(self, rows: GroupedRows, partials: list[Any], state: list[Any]) -> list[Any]:
+        # Times come with the session's time zone, and state has them in UTC.
+        return self.add(rows, canonical_column(self._type, partials[0], f"aggregation {self.name}"), state)
 
     def add(self, rows: GroupedRows, column: Any, state: list[Any]) -> list[Any]:
         if not self._floating:

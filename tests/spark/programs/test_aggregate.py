@@ -221,6 +221,35 @@ def test_the_watermark_is_that_of_the_rows_before_they_were_combined(
     assert rows_read[0] == (4 if way is None else 2)
 
 
+@pytest.mark.spark_tasks
+@pytest.mark.parametrize("way", [None, *Way])
+def test_extremes_of_times_are_sparks_in_another_time_zone(
+    spark: SparkSession, tmp_path: Path, way: Way | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Combined before the shuffle they came with the session's time zone, and did not fit those of the state."""
+    combining_always(monkeypatch, way)
+    source = FileStream(spark, tmp_path / "input", "k string, at timestamp, day timestamp_ntz")
+    for times in (("2024-03-10T06:59:59Z", "2024-11-03T05:30:00Z"), ("2020-01-01T00:00:00Z", "2024-07-01T00:00:00Z")):
+        source.add(*[json.dumps({"k": k, "at": time, "day": time[:-1]}) for k in "ab" for time in times])
+    received: dict[int, list[Any]] = {}
+    aggregates = {f"{function}_{c}": (c, function) for function in ("min", "max") for c in ("at", "day")}
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        stream = environment(spark, tmp_path, HashMapStateBackend()).from_dataframe(source.read())
+        extremes = stream.key_by("k").aggregate(aggregates, uid="extremes")
+        writer = extremes.foreach_batch(lambda rows, batch: received.update({batch: rows.collect()})).query_name("job")
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+        rows = spark.read.schema("k string, at timestamp, day timestamp_ntz").json(str(source.directory))
+        columns = [getattr(F, function)(c).alias(name) for name, (c, function) in aggregates.items()]
+        expected = rows.groupBy("k").agg(*columns).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert sorted(map(tuple, received[1])) == sorted(map(tuple, expected))
+
+
 class Running(VectorizedProcessFunction):
     """Count of rows per key, by batch or by key; input by Spark's own batches."""
 
