@@ -12,6 +12,7 @@ Invariants: I11 (a misspelt key or a value that does not fit is an error, never 
 | `configuration` | `Configuration` and `ConfigOptions`: PyFlink's settings by key |
 | `execution_config` | `ExecutionConfig`: PyFlink's settings of execution |
 | `executor_share` | the share of a state worker in what is limited per executor |
+| `format_options` | values of the options of a writer's format |
 | `flink_values` | PyFlink's plain values that settings take, and its hints |
 | `flink_keys` | keys of Flink's configuration without an option here |
 | `job_config` | `JobConfig`: every setting of a job |

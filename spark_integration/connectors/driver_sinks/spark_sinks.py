@@ -11,8 +11,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from varvite.changelog.commit.base_decision import RepeatedBatch
-from varvite.spark_integration.connectors.output.table import frame_of, output_table, plain
+from varvite.spark_integration.connectors.output.table import frame_of, plain
 from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.options.format_options import read_truth
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 CONSOLE: Final = "console"
 MEMORY: Final = "memory"
 _RULE: Final = "-" * 43
-_TRUTHS: Final = {"true": True, "false": False}
 _VIEW: Final = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -43,7 +43,7 @@ class ConsoleSink(Sink):
     def __init__(self, options: Mapping[str, Any]) -> None:
         known = {key.lower(): (key, value) for key, value in options.items()}
         self._rows = _number(*known.pop("numrows", ("numRows", 20)))
-        self._truncates = _truth(*known.pop("truncate", ("truncate", True)))
+        self._truncates = read_truth(*known.pop("truncate", ("truncate", True)))
         _refuse(CONSOLE, (key for key, _ in known.values()), "numRows and truncate")
 
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
@@ -92,7 +92,7 @@ class MemorySink(Sink):
         self._show()
 
     def write(self, df: DataFrame, commit: SinkCommit) -> None:
-        self.write_table(output_table(df.schema, [df.toArrow().to_batches()]), commit)
+        self.write_table(df.toArrow().cast(to_arrow_schema(df.schema, timezone="UTC")), commit)
 
     def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
         self._batches = {batch: rows for batch, rows in self._batches.items() if batch < commit.batch}
@@ -132,13 +132,6 @@ def _number(key: str, value: Any) -> int:
         return int(value)
     except (TypeError, ValueError):
         raise InvalidRequestError(f"option {key!r} is {value!r}; it is a number of rows") from None
-
-
-def _truth(key: str, value: Any) -> bool:
-    truth = _TRUTHS.get(str(value).lower())
-    if truth is None:
-        raise InvalidRequestError(f"option {key!r} is {value!r}; it is true or false")
-    return truth
 
 
 def _refuse(name: str, options: Any, known: str) -> None:

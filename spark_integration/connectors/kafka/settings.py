@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.spark_integration.connectors.kafka.client_errors import check_option
+from varvite.spark_integration.options.format_options import read_truth
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _DEFAULTS: Final = {
     "partitioner": "murmur2_random",
     "linger.ms": 0,
 }
-_TRUTHS: Final = {"true": True, "false": False}
 
 
 class Delivery(Enum):
@@ -111,7 +111,7 @@ def arguments_of_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if name.startswith(_KAFKA):
             of_client[key[len(_KAFKA) :]] = value
         elif name == "allow_repeats":
-            others[name] = _truth(key, value)
+            others[name] = read_truth(key, value)
         elif name in {"topic", "delivery", "commit_topic", "transactional_id_prefix"}:
             others[name] = value
         else:
@@ -128,13 +128,6 @@ def _delivery(value: Any) -> Delivery:
     except ValueError:
         choices = " or ".join(repr(each.value) for each in Delivery)
         raise InvalidRequestError(f"delivery is {value!r}; it is {choices}") from None
-
-
-def _truth(key: str, value: Any) -> bool:
-    truth = _TRUTHS.get(_text(value).lower())
-    if truth is None:
-        raise InvalidRequestError(f"option {key!r} is {value!r}; it is true or false")
-    return truth
 
 
 def _text(value: Any) -> str:
