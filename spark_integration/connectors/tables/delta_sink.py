@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from varvite.changelog.commit.base_decision import SinkCommit, WriteKind
 from varvite.spark_integration.connectors.output.rows import CheckedRows
@@ -26,6 +25,7 @@ from varvite.spark_integration.connectors.tables.table_sink import (
     table_settings,
     until_it_fits,
 )
+from varvite.spark_integration.options.format_options import read_truth
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varvite.storage.fail_point import fail_point
 
@@ -43,7 +43,6 @@ _PATIENCE: Final = {"max_retries": "1000", "retry_timeout": "120s"}
 """By default delta-rs gives up after 10 times, which are over in two seconds where connections are refused."""
 _OPTION: Final = "store."
 _ARGUMENTS: Final = ("keys", "batch_column", "allow_repeats")
-_TRUTHS: Final = {"true": True, "false": False}
 _COLORS: Final = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -152,9 +151,7 @@ class DeltaSink(TableSink):
         kind = self.settings.decide(self._note(), self._runs, commit)
         if kind is WriteKind.NOTHING:
             return True
-        batch_column = self.settings.batch_column
-        constants = {} if batch_column is None else {batch_column: commit.batch}
-        checked = CheckedRows(rows, self._table_schema(), constants, self.settings.keys)
+        checked = CheckedRows(rows, self._table_schema(), self.settings.constants(commit), self.settings.keys)
         fail_point("driver.in_sink")
         try:
             with _translated("write to", self._path, rows=checked, may_have_happened=True):
@@ -208,13 +205,6 @@ class DeltaSink(TableSink):
         except TableNotFoundError:
             return None
 
-    def _arrow(self) -> pa.Schema:
-        """Columns of a table that is made. All may be null, as Spark's writers make them."""
-        schema = to_arrow_schema(self._columns, timezone="UTC")
-        if self.settings.batch_column is not None:
-            schema = schema.append(pa.field(self.settings.batch_column, pa.int64()))
-        return pa.schema([field.with_nullable(True) for field in schema])
-
     def _table_schema(self) -> pa.Schema:
         return pa.schema(self._table.schema())
 
@@ -240,10 +230,7 @@ class DeltaSink(TableSink):
         if owner == self._owner or (owner is None and not self._table.count()):
             return
         others = "another job has written" if owner is not None else "are not this job's"
-        raise InvalidRequestError(
-            f"table {self._path} has rows that {others}, and a batch that is executed again replaces rows by "
-            f"`{self.settings.batch_column}`: give an empty table, or batch_column=None"
-        )
+        raise self.settings.foreign_rows(self._path, others)
 
 
 def delta_sink_of(path: str, options: Mapping[str, Any], partition_by: Sequence[str] = ()) -> DeltaSink:
@@ -262,10 +249,7 @@ def delta_sink_of(path: str, options: Mapping[str, Any], partition_by: Sequence[
         elif name == "keys":
             arguments[name] = [part.strip() for part in str(value).split(",") if part.strip()]
         elif name == "allow_repeats":
-            truth = _TRUTHS.get(str(value).lower())
-            if truth is None:
-                raise InvalidRequestError(f"option {key!r} is {value!r}; it is true or false")
-            arguments[name] = truth
+            arguments[name] = read_truth(key, value)
         else:
             arguments[name] = None if value is None or not str(value) else str(value)
     return DeltaSink(path, partition_by=partition_by, storage_options=of_store, **arguments)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from varvite.changelog.commit.base_decision import SinkCommit, WriteKind
 from varvite.spark_integration.connectors.output.rows import CheckedRows
@@ -143,9 +142,7 @@ class IcebergSink(TableSink):
         kind = self.settings.decide(self._note(table), self._runs, commit)
         if kind is WriteKind.NOTHING:
             return True
-        batch_column = self.settings.batch_column
-        constants = {} if batch_column is None else {batch_column: commit.batch}
-        checked = CheckedRows(rows, table.schema().as_arrow(), constants, self.settings.keys)
+        checked = CheckedRows(rows, table.schema().as_arrow(), self.settings.constants(commit), self.settings.keys)
         fail_point("driver.in_sink")
         with _translated(action, checked):
             return self._committed(table, TableNote(self._runs, commit), checked, kind)
@@ -207,13 +204,6 @@ class IcebergSink(TableSink):
         text = table.properties.get(f"varvite.{self._job}")
         return TableNote() if text is None else decoded(text)
 
-    def _arrow(self) -> pa.Schema:
-        """Columns of a table that is made. All may be null, as Spark's writers make them."""
-        schema = to_arrow_schema(self._columns, timezone="UTC")
-        if self.settings.batch_column is not None:
-            schema = schema.append(pa.field(self.settings.batch_column, pa.int64()))
-        return pa.schema([field.with_nullable(True) for field in schema])
-
     def _check_table(self, table: Any) -> None:
         """Raise `InvalidRequestError` unless this job can write its rows to the table."""
         arrow = table.schema().as_arrow()
@@ -224,10 +214,7 @@ class IcebergSink(TableSink):
             return
         owner = table.properties.get(OWNER)
         if owner != self._job and (owner is not None or table.scan().count()):
-            raise InvalidRequestError(
-                f"table {self._name} has rows that are not this job's, and a batch that is executed again replaces "
-                f"rows by `{self.settings.batch_column}`: give an empty table, or batch_column=None"
-            )
+            raise self.settings.foreign_rows(self._name)
 
 
 def encoded(note: TableNote) -> str:

@@ -15,7 +15,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType
 
 from varvite.changelog.commit.base_decision import SinkCommit, WriteKind
 from varvite.spark_integration.connectors.output.rows import CheckedRows
@@ -33,6 +32,8 @@ from varvite.storage.fail_point import fail_point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from pyspark.sql.types import StructType
 
     from varvite.spark_integration.connectors.output.rows import OutputRows
     from varvite.storage.clock import Clock
@@ -133,16 +134,14 @@ class PostgresSink(TableSink):
             return self._note()
 
     def _try_to_commit(self, rows: OutputRows, commit: SinkCommit) -> None:
-        batch_column = self.settings.batch_column
         with self._connected().transaction():
             kind = self.settings.decide(self._note(), self._runs, commit)
             if kind is WriteKind.NOTHING:
                 return
             if kind is WriteKind.REPLACE:
                 self._execute("delete from {table} where {batch} >= {first}", first=commit.batch)
-            constants = {} if batch_column is None else {batch_column: commit.batch}
             arrow = to_arrow_schema(self._written(), timezone="UTC")
-            checked = CheckedRows(rows, arrow, constants, self.settings.keys)
+            checked = CheckedRows(rows, arrow, self.settings.constants(commit), self.settings.keys)
             fail_point("driver.in_sink")
             if self.settings.keys:
                 self._merge(checked)
@@ -223,10 +222,7 @@ class PostgresSink(TableSink):
             "select 1 from {commits} where output = %s and job <> %s and batch_column <> ''", self._output(), self._job
         )
         if others or (self._note().commit is None and self._execute("select 1 from {table} limit 1")):
-            raise InvalidRequestError(
-                f"table {self._name} has rows that are not this job's, and a batch that is executed again replaces "
-                f"rows by `{self.settings.batch_column}`: give an empty table, or batch_column=None"
-            )
+            raise self.settings.foreign_rows(self._name)
 
     def _note(self) -> TableNote:
         """The note of the job, which is locked for others until the transaction ends."""
@@ -238,12 +234,6 @@ class PostgresSink(TableSink):
             return TableNote()
         runs, batch, seq, token = rows[0]
         return TableNote(runs, None if batch is None else SinkCommit(batch, seq, token))
-
-    def _written(self) -> StructType:
-        """The columns that are written."""
-        if self.settings.batch_column is None:
-            return self._columns
-        return StructType([*self._columns.fields, StructField(self.settings.batch_column, LongType())])
 
     def _output(self) -> str:
         """The table's name as SQL has it."""

@@ -17,7 +17,9 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.types import ArrayType, MapType, NullType, StructType, VariantType
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, LongType, MapType, NullType, StructField, StructType, VariantType
 
 from varvite.changelog.commit.base_decision import RepeatedBatch, SinkCommit, WriteKind, decide_write
 from varvite.spark_integration.connectors.output.rows import FrameRows, TableRows
@@ -27,7 +29,6 @@ from varvite.storage.errors import DidNotHappenError, FencedError, InvalidReques
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from varvite.spark_integration.connectors.output.rows import OutputRows
@@ -84,6 +85,17 @@ class TableSettings:
                     f"the output has a column `{field.name}`, and the sink adds one of that name for the batch's id: "
                     "rename it, or give another batch_column"
                 )
+
+    def constants(self, commit: SinkCommit) -> dict[str, int]:
+        """Values of the columns that are added to the rows of a commit."""
+        return {} if self.batch_column is None else {self.batch_column: commit.batch}
+
+    def foreign_rows(self, table: str, whose: str = "are not this job's") -> InvalidRequestError:
+        """The error for a table with rows of others, which a repeated batch would replace."""
+        return InvalidRequestError(
+            f"table {table} has rows that {whose}, and a batch that is executed again replaces rows by "
+            f"`{self.batch_column}`: give an empty table, or batch_column=None"
+        )
 
     def decide(self, note: TableNote, runs: int, commit: SinkCommit) -> WriteKind:
         """Decide on a write, in the transaction that writes.
@@ -169,6 +181,17 @@ class TableSink(Sink):
         if self._schema is None:
             raise InvalidRequestError("check_columns() of the sink was not called before the start")
         return self._schema
+
+    def _written(self) -> StructType:
+        """The columns that are written."""
+        if self.settings.batch_column is None:
+            return self._columns
+        return StructType([*self._columns.fields, StructField(self.settings.batch_column, LongType())])
+
+    def _arrow(self) -> pa.Schema:
+        """Columns of a table that is made. All may be null, as Spark's writers make them."""
+        schema = to_arrow_schema(self._written(), timezone="UTC")
+        return pa.schema([field.with_nullable(True) for field in schema])
 
     @abstractmethod
     def _begin_run(self) -> TableNote:

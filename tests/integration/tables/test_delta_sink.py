@@ -13,6 +13,7 @@ from deltalake.exceptions import CommitFailedError
 from moto.server import ThreadedMotoServer
 
 from tests.integration.tables.delta_table import Table, s3_options, write
+from tests.integration.tables.held_back import held_back
 from tests.stores.s3_servers import S3Server
 from varvite.changelog.commit.base_decision import RepeatedBatch
 from varvite.spark_integration.connectors.tables import delta_sink, table_sink
@@ -205,18 +206,6 @@ def test_compaction_beside_the_job_disturbs_no_batch(table: Table) -> None:
         write(sink, commit(batch, batch + 2), ("a", batch))
         table.table().optimize.compact()
     assert table.rows() == [("a", batch) for batch in range(6)]
-
-
-def held_back(sink: DeltaSink, meanwhile: Any) -> None:
-    """Let something happen between the sink's comparison and its commit, once."""
-    inner = sink._write_rows
-
-    def write_rows(*arguments: Any) -> None:
-        sink._write_rows = inner  # type: ignore[method-assign]
-        meanwhile()
-        inner(*arguments)
-
-    sink._write_rows = write_rows  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("keys", [(), ("k",)])

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from tests.integration.tables.delta_table import struct, write
+from tests.integration.tables.held_back import held_back
 from tests.integration.tables.iceberg_warehouse import Warehouse
 from varvite.changelog.commit.base_decision import RepeatedBatch
 from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
@@ -84,18 +85,6 @@ def test_a_stale_commit_is_refused_only_without_the_retries_of_pyiceberg(
     assert "note" not in warehouse.catalog.load_table("d.t").properties
     stale("4")
     assert warehouse.catalog.load_table("d.t").properties["note"] == "older"
-
-
-def held_back(sink: IcebergSink, meanwhile: Any) -> None:
-    """Let something happen between the sink's comparison and its commit, once."""
-    inner = sink._write_rows
-
-    def write_rows(*arguments: Any) -> None:
-        sink._write_rows = inner  # type: ignore[method-assign]
-        meanwhile()
-        inner(*arguments)
-
-    sink._write_rows = write_rows  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("keys", [(), ("k",)])
