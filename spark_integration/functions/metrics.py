@@ -12,7 +12,7 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from varvite.spark_integration.messages.user_metrics import UserMetric
+from varvite.spark_integration.messages.user_metrics import MetricKind, UserMetric
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -31,11 +31,27 @@ class Metric(ABC):
         """The measurement since the last call; None if there is nothing."""
 
 
-class Counter(Metric):
-    """A number that goes up and down."""
+class _Count(Metric):
+    """A number and its change since the last measurement."""
+
+    _kind: MetricKind
 
     def __init__(self) -> None:
         self._count = self._taken = 0
+
+    def get_count(self) -> int:
+        """The number that this instance has counted."""
+        return self._count
+
+    def take(self, name: str) -> UserMetric | None:
+        change, self._taken = self._count - self._taken, self._count
+        return UserMetric(name, self._kind, change) if change else None
+
+
+class Counter(_Count):
+    """A number that goes up and down."""
+
+    _kind = "counter"
 
     def inc(self, n: int = 1) -> None:
         """Add to it."""
@@ -44,14 +60,6 @@ class Counter(Metric):
     def dec(self, n: int = 1) -> None:
         """Subtract from it."""
         self._count -= n
-
-    def get_count(self) -> int:
-        """The number that this instance has counted."""
-        return self._count
-
-    def take(self, name: str) -> UserMetric | None:
-        change, self._taken = self._count - self._taken, self._count
-        return UserMetric(name, "counter", change) if change else None
 
 
 class Gauge(Metric):
@@ -68,23 +76,14 @@ class Gauge(Metric):
             return None
 
 
-class Meter(Metric):
+class Meter(_Count):
     """Events, whose rate is that of the metric's counter."""
 
-    def __init__(self) -> None:
-        self._count = self._taken = 0
+    _kind = "meter"
 
     def mark_event(self, value: int = 1) -> None:
         """Count events."""
         self._count += value
-
-    def get_count(self) -> int:
-        """The events that this instance has counted."""
-        return self._count
-
-    def take(self, name: str) -> UserMetric | None:
-        events, self._taken = self._count - self._taken, self._count
-        return UserMetric(name, "meter", events) if events else None
 
 
 class Distribution(Metric):
