@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 import zipfile
 from pathlib import Path
@@ -32,6 +33,13 @@ def test_src_varvite_holds_nothing_besides_the_links_and_its_own_files() -> None
     own = {"__init__.py", "py.typed", "__pycache__"}
     assert {path.name for path in (ROOT / "src" / "varvite").iterdir()} <= {*PACKAGES, *EXPORTS, *own}
     assert {path.name for path in (ROOT / "src").iterdir()} <= {"varvite", "varvite.egg-info"}
+
+
+def test_no_other_link_is_committed() -> None:
+    """A link to a tool's directory of the author's machine takes the place of that directory in every clone."""
+    listed = subprocess.run(["git", "ls-files", "--stage"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    links = {line.split("\t")[1] for line in listed.splitlines() if line.startswith("120000 ")}
+    assert links == {f"src/varvite/{package}" for package in PACKAGES}
 
 
 def test_the_type_checker_is_told_of_every_package() -> None:
