@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,9 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from examples.orders.broker import Broker, is_installed
+from examples.orders.processes import CLUSTER, DRIVER, EXECUTOR, LOCAL, VICTIMS, Processes
 from examples.orders.topics import TotalsReader, make_topics, sum_of_orders, write_orders
 
-TIME_MAX_S = 900
+TIME_MAX_S, TIME_OF_KILL_MAX_S = 900, 60
+BATCH_ROWS_MAX = 50_000
+"""Rows of a batch; there are fewer if they are to be twice as many as kills."""
 TOP = 8
 SEED = 17
 
@@ -36,46 +36,15 @@ def best_customers(reader: TotalsReader) -> Table:
     return table
 
 
-class Driver:
-    """The process of the job, which is started again whenever it was killed."""
-
-    def __init__(self, work: Path, servers: str) -> None:
-        self._work = work
-        self._servers = servers
-        self.process = self._started()
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join(p for p in (str(Path.cwd()), os.environ.get("PYTHONPATH", "")) if p)
-        environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
-        with (self._work / "driver.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "examples.orders.job", str(self._work), self._servers],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
-            )  # fmt: skip
-
-    def check(self) -> None:
-        """Raise `ClickException` if it has ended by itself."""
-        if self.process.poll() is not None:
-            tail = (self._work / "driver.log").read_text(errors="replace")[-3000:]
-            raise click.ClickException(f"the driver ended with code {self.process.returncode}:\n{tail}")
-
-    def kill(self) -> None:
-        """Kill it with SIGKILL, and start it again."""
-        self.process.kill()
-        self.process.wait()
-        self.process = self._started()
-
-    def end(self) -> None:
-        """End it for good."""
-        self.process.kill()
-        self.process.wait()
-
-
 @click.command()
 @click.option("--events", default=1_000_000, show_default=True, help="Orders.")
 @click.option("--customers", default=20_000, show_default=True, help="Keys.")
-@click.option("--kills", default=0, show_default=True, help="Kill the driver with SIGKILL so often, at random moments.")
-def main(events: int, customers: int, kills: int) -> None:
+@click.option("--kills", default=0, show_default=True, help="Kill processes with SIGKILL so often, at random moments.")
+@click.option(
+    "--victim", "victims", multiple=True, type=click.Choice(VICTIMS), default=[DRIVER], show_default=True,
+    help="Kind of process that may be killed; several times for several kinds.",
+)  # fmt: skip
+def main(events: int, customers: int, kills: int, victims: tuple[str, ...]) -> None:
     """Write orders to a Kafka broker of its own, and let a job count them per customer, exactly once."""
     if not is_installed():
         raise click.ClickException("Kafka is not installed here: type deploy/install_kafka.sh .kafka")
@@ -85,28 +54,43 @@ def main(events: int, customers: int, kills: int) -> None:
         broker = Broker(work / "kafka")
         console.print("starting a Kafka broker and Spark")
         broker.start()
+        rng = random.Random(SEED)
+        plan = sorted((rng.randrange(events), rng.choice(victims)) for _ in range(kills))
+        master = CLUSTER if EXECUTOR in victims else LOCAL
+        batch_rows = min(BATCH_ROWS_MAX, max(1, events // (2 * kills + 1)))
         try:
-            run(console, work, broker.servers, events, customers, kills)
+            make_topics(broker.servers)
+            processes = Processes(work, broker, (master, str(batch_rows)), rng)
+            run(console, processes, broker.servers, events, customers, plan)
         finally:
             broker.end()
 
 
-def run(console: Console, work: Path, servers: str, events: int, customers: int, kills: int) -> None:
-    """The demo, on a broker that runs."""
-    make_topics(servers)
-    rng = random.Random(SEED)
-    moments = sorted(rng.randrange(events) for _ in range(kills))
+def run(
+    console: Console, processes: Processes, servers: str, events: int, customers: int, plan: list[tuple[int, str]]
+) -> None:
+    """The demo, on a broker that runs.
+
+    Args:
+        console: The terminal.
+        processes: Those of the demo.
+        servers: Address of the broker.
+        events: Number of orders.
+        customers: Number of keys.
+        plan: Kills, each as the number of orders that are counted before, and the kind of process.
+    """
     columns = (TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns)
     written, counted = progress.add_task("orders written", total=events), progress.add_task("counted", total=events)
-    reader, driver = TotalsReader(servers), Driver(work, servers)
+    reader = TotalsReader(servers)
     writer = threading.Thread(
         target=write_orders,
         args=(servers, events, customers, SEED, lambda count: progress.update(written, completed=count)),
         daemon=True,
     )
     writer.start()
-    deadline_s = time.monotonic() + TIME_MAX_S
+    time_max_s = TIME_MAX_S + TIME_OF_KILL_MAX_S * len(plan)
+    deadline_s = time.monotonic() + time_max_s
     began_s = 0.0
     try:
         with Live(console=console, refresh_per_second=4) as live:
@@ -115,15 +99,14 @@ def run(console: Console, work: Path, servers: str, events: int, customers: int,
                 began_s = began_s or (time.monotonic() if reader.count else 0.0)
                 progress.update(counted, completed=reader.count)
                 live.update(Group(progress, best_customers(reader)))
-                if moments and reader.count > moments[0]:
-                    moments.pop(0)
-                    driver.kill()
-                    live.console.print(f"kill -9 of the driver after {reader.count:,} orders; it starts again")
-                driver.check()
+                if plan and reader.count > plan[0][0] and processes.kill(victim := plan[0][1]):
+                    plan.pop(0)
+                    live.console.print(f"kill -9 of the {victim} after {reader.count:,} orders; it starts again")
+                processes.check()
                 if time.monotonic() > deadline_s:
-                    raise click.ClickException(f"the demo did not finish within {TIME_MAX_S} s")
+                    raise click.ClickException(f"the demo did not finish within {time_max_s} s")
     finally:
-        driver.end()
+        processes.end()
         reader.close()
     rate = reader.count / max(time.monotonic() - began_s, 1e-9)
     expected = sum_of_orders(events, customers, SEED)

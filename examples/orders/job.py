@@ -1,4 +1,4 @@
-"""The job, and the process that runs it: python -m examples.orders.job DIRECTORY SERVERS."""
+"""The job, and the process that runs it: python -m examples.orders.job DIRECTORY SERVERS MASTER BATCH_ROWS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from examples.orders.broker import connector_jars
 from varvite import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment, Types, ValueStateDescriptor
 
 JOB, ORDERS, TOTALS = "orders", "orders", "totals"
-BATCH_ROWS_MAX = 50_000
 
 
 class Totals(KeyedProcessFunction):
@@ -29,20 +28,21 @@ class Totals(KeyedProcessFunction):
         yield ctx.get_current_key(), msgspec.json.encode([orders, cents]).decode()
 
 
-def main(directory: Path, servers: str) -> None:
+def main(directory: Path, servers: str, master: str, batch_rows: str) -> None:
     """Run until the process is ended."""
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .appName("varvite-orders")
         .config("spark.jars", connector_jars())
         .config("spark.local.dir", str(directory / "spark"))
+        .config("spark.deploy.maxExecutorRetries", "-1")  # executors may be killed as often as one likes
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
     kafka = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", ORDERS)
-    orders = kafka.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", BATCH_ROWS_MAX).load()
+    orders = kafka.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", batch_rows).load()
     orders = orders.selectExpr("cast(key as string) customer", "cast(cast(value as string) as long) cents")
     env = StreamExecutionEnvironment.get_execution_environment(spark).enable_changelog_state_backend(True)
     env.configure("execution.checkpointing.dir", str(directory / "state"))
@@ -52,4 +52,4 @@ def main(directory: Path, servers: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:5])

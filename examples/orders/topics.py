@@ -31,6 +31,7 @@ def write_orders(servers: str, count: int, customers: int, seed: int, written: C
 
     rng = random.Random(seed)
     config: dict[str, Any] = {"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 0}
+    config["enable.idempotence"] = True
     with Producer(config) as producer:
         for begin in range(0, count, PIECE):
             piece = [

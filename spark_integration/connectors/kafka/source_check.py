@@ -76,6 +76,8 @@ class SourceCheck:
         self._sources = kafka_sources(df)
         self._job = job
         self._noted: dict[str, dict[str, str]] = {}
+        self._checked: dict[str, dict[str, Topic]] = {}
+        """Topics of each source, as `check` has found them."""
         self.lost = 0
         """Offsets that Kafka has deleted before the job has read them."""
 
@@ -95,7 +97,7 @@ class SourceCheck:
                 self._noted = decode_topics(file.data, file.name)
         read = kafka_offsets(position.offsets.encode(), commit.batch)
         for source, name in self._paired(read):
-            now = self._topics(source, read[name])
+            now = self._checked[name] = self._topics(source, read[name])
             check_ids(self._noted.get(name, {}), now, commit.batch, commit.seq)
             lost = lost_rows(read[name], now)
             if not lost:
@@ -116,13 +118,12 @@ class SourceCheck:
         if not self._sources:
             return None
         read = kafka_offsets(offsets, batch)
-        ids = {
-            name: {
-                **self._noted.get(name, {}),
-                **{topic: state.id for topic, state in self._topics(source, read[name]).items()},
-            }
-            for source, name in self._paired(read)
-        }
+        ids: dict[str, dict[str, str]] = {}
+        for source, name in self._paired(read):
+            topics = self._checked.get(name, {})
+            if not topics.keys() >= read[name].keys():
+                topics = self._topics(source, read[name])
+            ids[name] = {**self._noted.get(name, {}), **{topic: state.id for topic, state in topics.items()}}
         return SourceFile(TOPICS, encode_topics(ids)) if any(ids.values()) else None
 
     def _paired(self, read: Mapping[str, Any]) -> list[tuple[KafkaSource, str]]:

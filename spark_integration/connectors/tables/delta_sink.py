@@ -69,9 +69,9 @@ class DeltaSink(TableSink):
         storage_options: Mapping[str, Any] | None = None,
         allow_repeats: bool = False,
     ) -> None:
-        super().__init__(table_settings(keys, batch_column, allow_repeats=allow_repeats))
+        settings = table_settings(keys, batch_column, allow_repeats=allow_repeats, partition_by=partition_by)
+        super().__init__(settings)
         self._path = str(path)
-        self._partition_by = [partition_by] if isinstance(partition_by, str) else list(partition_by)
         self._options = {**_PATIENCE, **{key: str(value) for key, value in (storage_options or {}).items()}}
         self._app = ""
         self._owner = 0
@@ -82,9 +82,6 @@ class DeltaSink(TableSink):
         """Check the columns, with the library. Raises `InvalidRequestError`, also if it is not installed."""
         _library()
         super().check_columns(schema)
-        missing = [name for name in self._partition_by if name not in schema.names]
-        if missing:
-            raise InvalidRequestError(f"the partition column {missing[0]!r} is not in the output")
         for field in self._arrow():
             try:
                 _delta_types(pa.schema([field]))
@@ -117,7 +114,7 @@ class DeltaSink(TableSink):
                         self._path,
                         self._arrow(),
                         mode="error",
-                        partition_by=self._partition_by or None,
+                        partition_by=list(self.settings.partition_by) or None,
                         storage_options=self._options,
                         commit_properties=self._properties(runs=1),
                     )
@@ -213,11 +210,7 @@ class DeltaSink(TableSink):
         schema, metadata = self._table.schema(), self._table.metadata()
         required = [field.name for field in schema.fields if not field.nullable]
         check_table_columns(_delta_types(self._arrow()), _delta_types(schema), self._path, required)
-        if self._partition_by and self._partition_by != metadata.partition_columns:
-            raise InvalidRequestError(
-                f"table {self._path} is partitioned by {metadata.partition_columns}, not by {self._partition_by}; "
-                "leave partition_by out"
-            )
+        self.settings.check_partitions(self._path, metadata.partition_columns)
         if metadata.configuration.get(_EXPIRY):
             raise InvalidRequestError(
                 f"table {self._path} forgets transactions ({_EXPIRY}), and with them which batch it holds; unset that"

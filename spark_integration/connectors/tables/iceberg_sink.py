@@ -11,7 +11,7 @@ Invariants: I6, I10 (appended rows are written in pieces).
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -64,6 +64,7 @@ class IcebergSink(TableSink):
         catalog: Name of the catalogue.
         properties: Of the catalogue, as pyiceberg's `load_catalog` takes them; others are in its configuration.
         keys: Columns by which rows are merged: the last row of a key counts. Without any, rows are appended.
+        partition_by: Columns whose values partition a table that is made.
         batch_column: Column of the batch's id, which is added to appended rows so that they can be replaced.
             None: the table has the columns of the output alone.
         allow_repeats: Without a batch column: write a batch that is executed again once more, and do not refuse it.
@@ -76,10 +77,12 @@ class IcebergSink(TableSink):
         catalog: str = "default",
         properties: Mapping[str, str] | None = None,
         keys: Sequence[str] | str = (),
+        partition_by: Sequence[str] | str = (),
         batch_column: str | None = BATCH_COLUMN,
         allow_repeats: bool = False,
     ) -> None:
-        super().__init__(table_settings(keys, batch_column, allow_repeats=allow_repeats))
+        settings = table_settings(keys, batch_column, allow_repeats=allow_repeats, partition_by=partition_by)
+        super().__init__(settings)
         self._name, self._catalog_name = table, catalog
         self._catalog_properties = dict(properties or {})
         self._job = ""
@@ -116,19 +119,24 @@ class IcebergSink(TableSink):
         return self._note(self._loaded())
 
     def _try_to_begin(self) -> bool:
-        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         with _translated(f"begin a run on table {self._name}"):
             table = self._loaded()
             if table is None:
-                try:
-                    table = self._catalog.create_table(self._name, self._arrow(), properties=_MADE_WITH)
-                except TableAlreadyExistsError:
-                    return False
-                table.metadata.properties[_RETRIES] = "0"
+                with suppress(CommitFailedException, TableAlreadyExistsError):
+                    self._create()
+                return False
             self._check_table(table)
             note = self._note(table)
             return self._committed(table, TableNote(note.runs + 1, note.commit), None, WriteKind.APPEND)
+
+    def _create(self) -> None:
+        creation = self._catalog.create_table_transaction(self._name, self._arrow(), properties=_MADE_WITH)
+        with creation.update_spec() as spec:
+            for column in self.settings.partition_by:
+                spec.add_identity(column)
+        creation.commit_transaction()
 
     def _commit_rows(self, rows: OutputRows, commit: SinkCommit) -> None:
         action = f"write batch {commit.batch} to table {self._name}"
@@ -210,6 +218,7 @@ class IcebergSink(TableSink):
         output = {field.name: _type_name(field.type) for field in self._arrow()}
         of_table = {field.name: _type_name(field.type) for field in arrow}
         check_table_columns(output, of_table, self._name, [field.name for field in arrow if not field.nullable])
+        self.settings.check_partitions(self._name, _partition_columns(table))
         if self.settings.batch_column is None:
             return
         owner = table.properties.get(OWNER)
@@ -226,6 +235,13 @@ def decoded(text: str) -> TableNote:
     """The note in a property."""
     runs, commit = msgspec.json.decode(text)
     return TableNote(runs, None if commit is None else SinkCommit(*commit))
+
+
+def _partition_columns(table: Any) -> list[str]:
+    """The columns that partition a table, those of a transform with its name, such as `bucket[16](k)`."""
+    schema = table.schema()
+    columns = [(str(field.transform), schema.find_column_name(field.source_id)) for field in table.spec().fields]
+    return [name if transform == "identity" else f"{transform}({name})" for transform, name in columns]
 
 
 def _type_name(kind: pa.DataType) -> str:

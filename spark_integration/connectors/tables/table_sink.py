@@ -52,7 +52,7 @@ class TableNote:
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """Settings that all tables have."""
+    """Settings that tables have."""
 
     keys: tuple[str, ...] = ()
     """Columns by which rows are merged; without any, rows are appended."""
@@ -60,6 +60,8 @@ class TableSettings:
     """Column of the batch's id, which is added to the rows; None: rows cannot be replaced."""
     allow_repeats: bool = False
     """A batch that is executed again is merged or appended once more, where it would be refused."""
+    partition_by: tuple[str, ...] = ()
+    """Columns that partition a table that is made."""
 
     @property
     def repeated_batch(self) -> RepeatedBatch:
@@ -75,6 +77,9 @@ class TableSettings:
             raise InvalidRequestError(
                 f"the key column {missing[0]!r} is not in the output, which has {', '.join(schema.names)}"
             )
+        missing = [name for name in self.partition_by if name not in schema.names]
+        if missing:
+            raise InvalidRequestError(f"the partition column {missing[0]!r} is not in the output")
         for field in schema.fields:
             if field.name in self.keys and isinstance(field.dataType, _NO_KEYS):
                 raise InvalidRequestError(f"key column `{field.name}` is of type {field.dataType.simpleString()}")
@@ -85,6 +90,14 @@ class TableSettings:
                     f"the output has a column `{field.name}`, and the sink adds one of that name for the batch's id: "
                     "rename it, or give another batch_column"
                 )
+
+    def check_partitions(self, table: str, columns: Sequence[str]) -> None:
+        """Raise `InvalidRequestError` if a table is partitioned by other columns than those that are given."""
+        if self.partition_by and self.partition_by != tuple(columns):
+            raise InvalidRequestError(
+                f"table {table} is partitioned by {list(columns)}, not by {list(self.partition_by)}; leave "
+                "partition_by out"
+            )
 
     def constants(self, commit: SinkCommit) -> dict[str, int]:
         """Values of the columns that are added to the rows of a commit."""
@@ -130,10 +143,16 @@ class TableSettings:
         return WriteKind.APPEND
 
 
-def table_settings(keys: Sequence[str] | str, batch_column: str | None, *, allow_repeats: bool) -> TableSettings:
+def table_settings(
+    keys: Sequence[str] | str,
+    batch_column: str | None,
+    *,
+    allow_repeats: bool,
+    partition_by: Sequence[str] | str = (),
+) -> TableSettings:
     """The settings of a program's arguments: with keys there is no batch column."""
-    names = (keys,) if isinstance(keys, str) else tuple(keys)
-    return TableSettings(names, None if names else batch_column or None, allow_repeats=allow_repeats)
+    names, partitions = ((each,) if isinstance(each, str) else tuple(each) for each in (keys, partition_by))
+    return TableSettings(names, None if names else batch_column or None, allow_repeats, partitions)
 
 
 class TableSink(Sink):

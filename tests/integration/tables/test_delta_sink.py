@@ -341,8 +341,8 @@ def test_a_store_that_is_away_for_a_while_is_waited_for() -> None:
 def test_options_of_a_writer() -> None:
     options = {"keys": "a, b", "store.AWS_REGION": "eu-1", "Allow_Repeats": "true"}
     sink = delta_sink.delta_sink_of("/t", options, ["a"])
-    assert sink.settings == TableSettings(("a", "b"), None, allow_repeats=True)
-    assert (sink._options["AWS_REGION"], sink._partition_by) == ("eu-1", ["a"])
+    assert sink.settings == TableSettings(("a", "b"), None, allow_repeats=True, partition_by=("a",))
+    assert sink._options["AWS_REGION"] == "eu-1"
     assert delta_sink.delta_sink_of("/t", {}).settings == TableSettings()
     assert delta_sink.delta_sink_of("/t", {"batch_column": ""}).settings == TableSettings(batch_column=None)
     for options in ({"mergeSchema": "true"}, {"txnAppId": "x"}, {"allow_repeats": "maybe"}):

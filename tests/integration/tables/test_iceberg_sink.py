@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.transforms import BucketTransform
 
 from tests.integration.tables.delta_table import struct, write
 from tests.integration.tables.held_back import held_back
@@ -137,6 +138,46 @@ def test_a_partitioned_table_takes_rows(warehouse: Warehouse) -> None:
     write(warehouse.open(), commit(0, 2), ("a", 1), ("b", 2), (None, 3))
     write(warehouse.open(), commit(0, 4), ("a", 4), ("b", 5))
     assert warehouse.rows() == [("a", 4), ("b", 5)]
+
+
+@pytest.mark.parametrize("keys", [(), ("k",)])
+def test_a_table_that_is_made_is_partitioned(warehouse: Warehouse, keys: tuple[str, ...]) -> None:
+    sink = warehouse.open(partition_by="k", keys=keys)
+    write(sink, commit(0, 2), ("a", 1), ("b", 2))
+    write(sink, commit(1, 3), ("a", 3), (None if not keys else "c", 4))
+    expected = [("a", 3), ("b", 2), ("c", 4)] if keys else [("a", 1), ("a", 3), ("b", 2), (None, 4)]
+    assert warehouse.rows() == expected
+    table = warehouse.catalog.load_table("d.t")
+    assert [str(field) for field in table.spec().fields] == ["1000: k: identity(1)"]
+    write(warehouse.open(partition_by=["k"], keys=keys), commit(2, 4))
+    assert warehouse.rows() == expected
+
+
+def test_a_table_that_another_makes_in_between_is_taken(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = warehouse.sink(batch_column=None)
+    late.prepare(warehouse.job)
+    load, looks = late._loaded, iter([False])
+
+    def loaded() -> Any:
+        if next(looks, True):
+            return load()
+        write(warehouse.open(job="2" * 32, batch_column=None), commit(0, 2), ("b", 2))
+        return None
+
+    monkeypatch.setattr(late, "_loaded", loaded)
+    late.take_over()
+    write(late, commit(0, 2), ("a", 1))
+    assert warehouse.rows() == [("a", 1), ("b", 2)]
+
+
+def test_a_table_partitioned_otherwise_is_refused(warehouse: Warehouse) -> None:
+    table = warehouse.catalog.create_table("d.t", WITH_BATCH)
+    with table.update_spec() as spec:
+        spec.add_field("k", BucketTransform(4), "bucket")
+    with pytest.raises(InvalidRequestError, match=r"partitioned by \['bucket\[4\]\(k\)'\], not by \['k'\]"):
+        warehouse.open(partition_by="k")
+    with pytest.raises(InvalidRequestError, match="partition column 'day'"):
+        warehouse.sink(partition_by="day")
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ RUN_BY: dict[str, str] = {
     "docs/guide/operator-state.md":
         "tests/spark/programs/test_operator_state.py::test_the_function_of_the_page_loses_no_row_that_waits",
     "docs/guide/kafka.md": "tests/spark/kafka/test_kafka_jobs.py::test_the_program_of_the_page_runs",
+    "docs/guide/recipes.md": "tests/spark/kafka/test_recipes.py::test_from_kafka_to_delta",
     "docs/guide/tables.md": "tests/spark/sinks/test_table_jobs.py::test_the_programs_of_the_page_run",
     "docs/guide/side-outputs.md": "tests/spark/programs/test_side_outputs.py::test_the_program_of_the_page_runs",
     "docs/operate/state-backends.md": "tests/spark/job/test_state_backends.py::test_the_code_of_the_page_runs",
@@ -180,7 +181,7 @@ def test_a_python_block_compiles(block: Block) -> None:
 def test_a_query_that_a_document_starts_has_what_start_asks_for(block: Block) -> None:
     """Not every test runs a block to its end."""
     assert "query_name(" in block.text
-    assert "checkpointLocation" in block.text or 'format("kafka")' in block.text
+    assert "checkpointLocation" in block.text or 'readStream.format("kafka")' in block.text
 
 
 def test_blocks_that_are_marked_to_run_are_run() -> None:
