@@ -16,11 +16,16 @@ QUEUE_MAX = 200_000
 """Messages that wait in the client."""
 
 
+def client(servers: str) -> dict[str, Any]:
+    """Options of all clients; a broker that is away is not worth a line for each try."""
+    return {"bootstrap.servers": servers, "log_level": 2}
+
+
 def make_topics(servers: str) -> None:
     """Create both topics."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient(client(servers))
     for topic in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (ORDERS, TOTALS)]).values():
         topic.result()
 
@@ -30,9 +35,8 @@ def write_orders(servers: str, count: int, customers: int, seed: int, written: C
     from confluent_kafka import Producer
 
     rng = random.Random(seed)
-    config: dict[str, Any] = {"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 0}
-    config["enable.idempotence"] = True
-    with Producer(config) as producer:
+    config: dict[str, Any] = {"linger.ms": 50, "queue.buffering.max.messages": 0, "enable.idempotence": True}
+    with Producer({**client(servers), **config}) as producer:
         for begin in range(0, count, PIECE):
             piece = [
                 {"key": f"customer {rng.randrange(customers)}", "value": str(rng.randrange(100, 100_000))}
@@ -52,7 +56,7 @@ class TotalsReader:
         from confluent_kafka import Consumer, TopicPartition
 
         options = {"group.id": "demo", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-        self._consumer = Consumer({"bootstrap.servers": servers, **options})
+        self._consumer = Consumer({**client(servers), **options})
         self._consumer.assign([TopicPartition(TOTALS, number, 0) for number in range(PARTITIONS)])
         self._decode = msgspec.json.Decoder(list[int]).decode
         self.totals: dict[str, tuple[int, int]] = {}
