@@ -130,8 +130,7 @@ class Coordinator:
         self._services.start(self._start.take_over().epoch)
         self._sink.take_over()
         self._progress.settle(self._run.chain, last_committed_of(self._sink))
-        if self._progress.sources is not None:
-            self._services.monitor.lost_input(self._progress.sources.lost)
+        self._count_lost_input()
 
     @property
     def job_id(self) -> str:
@@ -239,12 +238,20 @@ class Coordinator:
         self._services.record(
             committed.acknowledged, committed.summaries, times, committed.attempts, self._executor.way.value
         )
+        self._count_lost_input()
+
+    def _count_lost_input(self) -> None:
+        sources = self._progress.sources
+        if sources is not None:
+            self._services.monitor.lost_input(sources.take_lost())
 
     def _begin(self, batch: int, batch_input: Future[BatchInput]) -> bool:
         """Find the base of the run's first batch; False if the batch is already committed and written (adopted)."""
+        sources = self._progress.sources
+        if not self._run.has_base or (sources is not None and sources.may_lose):
+            batch_input.result()
         if self._run.has_base:
             return True
-        batch_input.result()
         progress = self._progress.first(batch)
         decision = self._run.choose_base(progress, last_committed_of(self._sink))
         base = decision.commit if isinstance(decision, Adopt) else decision.base

@@ -155,6 +155,8 @@ class QueryProgress:
         offsets = self.query.offsets(batch)
         if offsets is not None:
             self.checkpoint.hold_offsets(batch, offsets)
+            if self.sources is not None:
+                self.sources.look(offsets, batch)
         source_hash = self.checkpoint.source_hash(batch)
         if self.is_in_chain is None:
             if not self._has_spark_state:
@@ -188,6 +190,8 @@ class QueryProgress:
     def close(self) -> None:
         """The run ends. May be called twice."""
         self._note.close()
+        if self.sources is not None:
+            self.sources.close()
 
 
 def with_watermark(position: InputPosition | None, watermark_ms: int) -> InputPosition | None:

@@ -1,8 +1,13 @@
-"""The Kafka sources of a query at its start: compared by Kafka's client in the JVM, with the sources' own options."""
+"""The Kafka sources of a query: compared by Kafka's client in the JVM, with the sources' own options.
+
+At a start the topics are compared with those that were read before. Where rows may be lost (`failOnDataLoss=false`),
+each batch is compared with what Kafka has deleted.
+"""
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +21,7 @@ from varvite.spark_integration.connectors.kafka.source_topics import (
     encode_topics,
     kafka_offsets,
     lost_rows,
+    next_offsets,
 )
 from varvite.spark_integration.plan.stateless import children_of
 from varvite.storage.errors import InvalidRequestError
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from varvite.spark_integration.connectors.kafka.source_topics import LostRows
     from varvite.storage.format.records import Commit
 
 _log: Final = logging.getLogger(__name__)
@@ -37,8 +44,8 @@ _TIMEOUT_MS: Final = "20000"
 class KafkaSource:
     """A Kafka source of a plan."""
 
-    client: Mapping[str, str]
-    """Options of Kafka's client."""
+    client: tuple[tuple[str, str], ...]
+    """Options of Kafka's client, with their values."""
     fails_on_loss: bool
 
 
@@ -47,7 +54,7 @@ def kafka_sources(df: DataFrame) -> list[KafkaSource]:
     java: Any = df._jdf  # noqa: SLF001  there is no other way to the options of a source
     return [
         KafkaSource(
-            client={name[len(_PREFIX) :]: value for name, value in options.items() if name.startswith(_PREFIX)},
+            client=tuple((name[len(_PREFIX) :], value) for name, value in options.items() if name.startswith(_PREFIX)),
             fails_on_loss=options.get("failondataloss", "true").lower() != "false",
         )
         for options in _options(java.queryExecution().analyzed())
@@ -78,8 +85,22 @@ class SourceCheck:
         self._noted: dict[str, dict[str, str]] = {}
         self._checked: dict[str, dict[str, Topic]] = {}
         """Topics of each source, as `check` has found them."""
-        self.lost = 0
-        """Offsets that Kafka has deleted before the job has read them."""
+        self._read: dict[str, dict[str, dict[int, int]]] = {}
+        """Source → topic → partition → the offset from which the next batch reads."""
+        self._clients: dict[KafkaSource, Any] = {}
+        self._lost = 0
+
+    def take_lost(self) -> int:
+        """The number of offsets that Kafka has deleted before the job has read them, since the last call."""
+        lost, self._lost = self._lost, 0
+        return lost
+
+    def close(self) -> None:
+        """Close the connections. May be called twice."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            with suppress(Py4JError):
+                client.close()
 
     def check(self, commit: Commit) -> None:
         """Compare the position of a commit, from which the query goes on, with the topics that there are.
@@ -99,19 +120,53 @@ class SourceCheck:
         for source, name in self._paired(read):
             now = self._checked[name] = self._topics(source, read[name])
             check_ids(self._noted.get(name, {}), now, commit.batch, commit.seq)
-            lost = lost_rows(read[name], now)
-            if not lost:
-                continue
+            earliest = {topic: state.earliest for topic, state in now.items()}
+            lost = lost_rows(read[name], earliest)
             text = "; ".join(map(str, lost))
-            if source.fails_on_loss:
+            if lost and source.fails_on_loss:
                 raise InvalidRequestError(
                     f"Kafka has deleted rows that the job has not read yet (offsets {text}). To go on without them, "
                     "set the source's option failOnDataLoss to false: they are counted, and lost. Longer retention of "
                     "the topic keeps it from happening again",
                     batch=commit.batch,
                 )
-            self.lost += sum(each.end - each.begin for each in lost)
+            self._count(lost)
+            self._read[name] = next_offsets(read[name], earliest)
+
+    def _count(self, lost: list[LostRows]) -> None:
+        if lost:
+            self._lost += sum(each.end - each.begin for each in lost)
+            text = "; ".join(map(str, lost))
             _log.warning("job %s: rows are lost, because Kafka has deleted them unread (offsets %s)", self._job, text)
+
+    @property
+    def may_lose(self) -> bool:
+        """Does a source go on without rows that Kafka has deleted?"""
+        return not all(source.fails_on_loss for source in self._sources)
+
+    def look(self, offsets: bytes, batch: int) -> None:
+        """Count the rows of a batch that Kafka has deleted, before Spark reads it; only if sources may lose some.
+
+        Rows that Kafka deletes while Spark reads are not counted; those that Spark has fetched before are.
+        """
+        if not self.may_lose:
+            return
+        ends = kafka_offsets(offsets, batch)
+        for source, name in self._paired(ends):
+            begins = self._read.get(name)
+            self._read[name] = ends[name]
+            if begins is None or source.fails_on_loss:
+                continue
+            earliest: dict[str, dict[int, int]] = {topic: {} for topic in begins}
+            places = [(topic, number) for topic, partitions in begins.items() for number in partitions]
+            try:
+                for (topic, number), offset in self._earliest(self._client(source), places).items():
+                    earliest[topic][number] = offset
+            except (Py4JError, TypeError) as error:
+                _log.warning("job %s: Kafka does not say which rows it has deleted: %s", self._job, _first_line(error))
+                continue
+            self._count(lost_rows(begins, earliest, ends[name]))
+            self._read[name] = next_offsets(ends[name], earliest)
 
     def note(self, offsets: bytes, batch: int) -> SourceFile | None:
         """The note of the topics up to these offsets; None without Kafka, or if it does not answer."""
@@ -135,19 +190,19 @@ class SourceCheck:
     def _topics(self, source: KafkaSource, read: Mapping[str, Mapping[int, int]]) -> dict[str, Topic]:
         """The topics as they are now; without those that are gone. Empty if Kafka does not answer."""
         try:
-            admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(
-                self._map({**source.client, "default.api.timeout.ms": _TIMEOUT_MS, "request.timeout.ms": _TIMEOUT_MS})
-            )
-            try:
-                return self._described(admin, read)
-            finally:
-                admin.close()
+            return self._described(self._client(source), read)
         except (Py4JError, TypeError) as error:
             _log.warning(
                 "job %s: its topics cannot be compared with those that it has read before: %s",
-                self._job, str(error).partition("\n\tat ")[0],
+                self._job, _first_line(error),
             )  # fmt: skip
             return {}
+
+    def _client(self, source: KafkaSource) -> Any:
+        if source not in self._clients:
+            options = {**dict(source.client), "default.api.timeout.ms": _TIMEOUT_MS, "request.timeout.ms": _TIMEOUT_MS}
+            self._clients[source] = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._map(options))
+        return self._clients[source]
 
     def _described(self, admin: Any, read: Mapping[str, Mapping[int, int]]) -> dict[str, Topic]:
         names = self._jvm.java.util.ArrayList()
@@ -183,3 +238,8 @@ class SourceCheck:
         for key, value in entries.items():
             made.put(key, value)
         return made
+
+
+def _first_line(error: BaseException) -> str:
+    """The text of an error without the JVM's stack."""
+    return str(error).partition("\n\tat ")[0]

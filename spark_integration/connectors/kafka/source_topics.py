@@ -130,11 +130,34 @@ def loss_in_batch(error: BaseException, batch: int) -> InvalidRequestError | Non
     )
 
 
-def lost_rows(read: Mapping[str, Mapping[int, int]], now: Mapping[str, Topic]) -> list[LostRows]:
-    """The rows behind what was read that Kafka has not any more."""
-    return [
-        LostRows(name, partition, end, now[name].earliest[partition])
-        for name, ends in read.items()
-        for partition, end in ends.items()
-        if name in now and now[name].earliest.get(partition, 0) > end
-    ]
+def lost_rows(
+    read: Mapping[str, Mapping[int, int]],
+    earliest: Mapping[str, Mapping[int, int]],
+    ends: Mapping[str, Mapping[int, int]] | None = None,
+) -> list[LostRows]:
+    """The rows behind what was read that Kafka has not any more.
+
+    Args:
+        read: Topic → partition → the offset up to which it was read.
+        earliest: Topic → partition → the first offset that Kafka still has.
+        ends: Topic → partition → the offset up to which is looked; None: as far as Kafka has deleted.
+    """
+    lost: list[LostRows] = []
+    for topic, partitions in read.items():
+        for partition, begin in partitions.items():
+            end = earliest.get(topic, {}).get(partition, 0)
+            if ends is not None:
+                end = min(end, ends.get(topic, {}).get(partition, 0))
+            if end > begin:
+                lost.append(LostRows(topic, partition, begin, end))
+    return lost
+
+
+def next_offsets(
+    read: Mapping[str, Mapping[int, int]], earliest: Mapping[str, Mapping[int, int]]
+) -> dict[str, dict[int, int]]:
+    """The offsets of the next rows: those behind what was read, or the first that Kafka still has."""
+    return {
+        topic: {number: max(end, earliest.get(topic, {}).get(number, 0)) for number, end in ends.items()}
+        for topic, ends in read.items()
+    }

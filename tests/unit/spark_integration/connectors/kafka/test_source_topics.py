@@ -12,6 +12,7 @@ from varvite.spark_integration.connectors.kafka.source_topics import (
     encode_topics,
     kafka_offsets,
     lost_rows,
+    next_offsets,
 )
 from varvite.storage.errors import LineageError
 
@@ -36,9 +37,18 @@ def test_a_topic_with_another_id_is_an_error_that_says_what_to_set() -> None:
 
 def test_lost_rows_are_those_between_what_was_read_and_what_is_there() -> None:
     read = {"t": {0: 5, 1: 7, 2: 0}, "gone": {0: 3}}
-    now = {"t": Topic("a", {0: 5, 1: 9, 3: 4}), "later": Topic("b", {0: 9})}
-    assert lost_rows(read, now) == [LostRows("t", 1, 7, 9)]
+    earliest = {"t": {0: 5, 1: 9, 3: 4}, "later": {0: 9}}
+    assert lost_rows(read, earliest) == [LostRows("t", 1, 7, 9)]
     assert str(LostRows("t", 1, 7, 9)) == "t-1: 7 to 8"
+
+
+def test_rows_that_a_batch_has_lost_end_with_the_batch() -> None:
+    read, earliest = {"t": {0: 5, 1: 7, 2: 3}}, {"t": {0: 20, 1: 8, 2: 3}}
+    ends = {"t": {0: 12, 1: 30, 2: 9}}
+    assert lost_rows(read, earliest, ends) == [LostRows("t", 0, 5, 12), LostRows("t", 1, 7, 8)]
+    begins = next_offsets(ends, earliest)
+    assert begins == {"t": {0: 20, 1: 30, 2: 9}}
+    assert lost_rows(begins, earliest, {"t": {0: 20, 1: 40}}) == []
 
 
 def test_a_note_is_read_as_it_was_written() -> None:
