@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from varvite.spark_integration.options.absent import NO_SCHEMAS, absent
+from varvite.spark_integration.elements.formats.schemas import (
+    ByteArraySchema,
+    DeserializationSchema,
+    Encoder,
+    RowFieldExtractorSchema,
+    SerializationSchema,
+    SimpleStringSchema,
+)
+from varvite.spark_integration.options.absent import NO_SCHEMAS, WRITE_WITH_SPARK, absent
 
 __all__ = [
     "AvroRowDeserializationSchema",
@@ -21,17 +29,11 @@ __all__ = [
     "SimpleStringSchema",
 ]
 
+BulkWriterFactory: Any = absent("BulkWriterFactory", WRITE_WITH_SPARK)
+RowDataBulkWriterFactory: Any = absent("RowDataBulkWriterFactory", WRITE_WITH_SPARK)
 AvroRowDeserializationSchema: Any = absent("AvroRowDeserializationSchema", NO_SCHEMAS)
 AvroRowSerializationSchema: Any = absent("AvroRowSerializationSchema", NO_SCHEMAS)
-BulkWriterFactory: Any = absent("BulkWriterFactory", NO_SCHEMAS)
-ByteArraySchema: Any = absent("ByteArraySchema", NO_SCHEMAS)
 CsvRowDeserializationSchema: Any = absent("CsvRowDeserializationSchema", NO_SCHEMAS)
 CsvRowSerializationSchema: Any = absent("CsvRowSerializationSchema", NO_SCHEMAS)
-DeserializationSchema: Any = absent("DeserializationSchema", NO_SCHEMAS)
-Encoder: Any = absent("Encoder", NO_SCHEMAS)
 JsonRowDeserializationSchema: Any = absent("JsonRowDeserializationSchema", NO_SCHEMAS)
 JsonRowSerializationSchema: Any = absent("JsonRowSerializationSchema", NO_SCHEMAS)
-RowDataBulkWriterFactory: Any = absent("RowDataBulkWriterFactory", NO_SCHEMAS)
-RowFieldExtractorSchema: Any = absent("RowFieldExtractorSchema", NO_SCHEMAS)
-SerializationSchema: Any = absent("SerializationSchema", NO_SCHEMAS)
-SimpleStringSchema: Any = absent("SimpleStringSchema", NO_SCHEMAS)
