@@ -2,6 +2,15 @@
 
 from typing import Any
 
+from varvite.spark_integration.elements.formats.avro_rows import (
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+)
+from varvite.spark_integration.elements.formats.csv_rows import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from varvite.spark_integration.elements.formats.json_rows import (
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+)
 from varvite.spark_integration.elements.formats.schemas import (
     ByteArraySchema,
     DeserializationSchema,
@@ -10,7 +19,7 @@ from varvite.spark_integration.elements.formats.schemas import (
     SerializationSchema,
     SimpleStringSchema,
 )
-from varvite.spark_integration.options.absent import NO_SCHEMAS, WRITE_WITH_SPARK, absent
+from varvite.spark_integration.options.absent import WRITE_WITH_SPARK, absent
 
 __all__ = [
     "AvroRowDeserializationSchema",
@@ -31,9 +40,3 @@ __all__ = [
 
 BulkWriterFactory: Any = absent("BulkWriterFactory", WRITE_WITH_SPARK)
 RowDataBulkWriterFactory: Any = absent("RowDataBulkWriterFactory", WRITE_WITH_SPARK)
-AvroRowDeserializationSchema: Any = absent("AvroRowDeserializationSchema", NO_SCHEMAS)
-AvroRowSerializationSchema: Any = absent("AvroRowSerializationSchema", NO_SCHEMAS)
-CsvRowDeserializationSchema: Any = absent("CsvRowDeserializationSchema", NO_SCHEMAS)
-CsvRowSerializationSchema: Any = absent("CsvRowSerializationSchema", NO_SCHEMAS)
-JsonRowDeserializationSchema: Any = absent("JsonRowDeserializationSchema", NO_SCHEMAS)
-JsonRowSerializationSchema: Any = absent("JsonRowSerializationSchema", NO_SCHEMAS)
