@@ -18,6 +18,7 @@ from varvite.changelog.types.collections import MapType, PickledType, SequenceTy
 from varvite.changelog.types.composites import CompositeType, RowType
 from varvite.spark_integration.connectors.output.rows import FrameRows, TableRows
 from varvite.spark_integration.connectors.sink import ElementSink
+from varvite.spark_integration.elements.formats.schemas import row_fields
 from varvite.spark_integration.elements.types import TypedElements
 from varvite.spark_integration.options.flink_values import log_without_effect
 from varvite.storage.clock import SystemClock
@@ -229,7 +230,7 @@ class RowOf:
 
     def __call__(self, element: Any) -> tuple[Any, ...]:
         """The fields in order. Raises `InvalidRequestError` if the element is no such row."""
-        return self._kind.ordered(element)
+        return row_fields(self._kind)(element)
 
 
 class JdbcSink(ElementSink):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.types.composites import RowType
 from varvite.changelog.types.factory import Types
-from varvite.spark_integration.elements.formats.schemas import DeserializationSchema, SerializationSchema
+from varvite.spark_integration.elements.formats.schemas import DeserializationSchema, SerializationSchema, row_fields
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _writer(kind: TypeInformation) -> Convert:
     """A function from a value of a type to one of fastavro's."""
     if isinstance(kind, RowType):
         fields = [(name, _writer(field)) for name, field in zip(kind.names, kind.types, strict=True)]
-        ordered = kind.ordered
+        ordered = row_fields(kind)
         return lambda row: {
             name: _or_none(write, value) for (name, write), value in zip(fields, ordered(row), strict=True)
         }

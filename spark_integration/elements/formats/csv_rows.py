@@ -29,7 +29,7 @@ from varvite.spark_integration.elements.formats.parsing import (
     parse_timestamp,
     scalar_parser,
 )
-from varvite.spark_integration.elements.formats.schemas import DeserializationSchema, SerializationSchema
+from varvite.spark_integration.elements.formats.schemas import DeserializationSchema, SerializationSchema, row_fields
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class CsvRowSerializationSchema(SerializationSchema):
     def serialize(self, element: Any) -> bytes:
         if self._fields is None:
             self._fields = [_writer(field, self._dialect) for field in self._kind.types]
-        values = self._kind.ordered(element)
+        values = row_fields(self._kind)(element)
         line = self._dialect.delimiter.join([write(v) for write, v in zip(self._fields, values, strict=True)])
         return f"{line}{self._dialect.line_end}".encode()
 
@@ -326,7 +326,7 @@ def _joined(kind: RowType | SequenceType, dialect: CsvDialect) -> Convert:
     """The items of an array, or of a row within a row."""
     null, between = dialect.null or "", dialect.item_delimiter
     if isinstance(kind, RowType):
-        texts, ordered = [_text_of(field, dialect) for field in kind.types], kind.ordered
+        texts, ordered = [_text_of(field, dialect) for field in kind.types], row_fields(kind)
         return lambda value: between.join(
             [null if v is None else text(v) for text, v in zip(texts, ordered(value), strict=True)]
         )

@@ -34,7 +34,7 @@ from varvite.spark_integration.elements.formats.parsing import (
     parse_timestamp,
     scalar_parser,
 )
-from varvite.spark_integration.elements.formats.schemas import DeserializationSchema, SerializationSchema
+from varvite.spark_integration.elements.formats.schemas import DeserializationSchema, SerializationSchema, row_fields
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ def json_text(kind: TypeInformation) -> Callable[[Any], str]:
 def _writer(kind: TypeInformation) -> Convert:  # noqa: PLR0911  one line for each kind of type
     if isinstance(kind, RowType):
         fields = [(f"{_compact(n)}:", json_text(t)) for n, t in zip(kind.names, kind.types, strict=True)]
-        ordered = kind.ordered
+        ordered = row_fields(kind)
         return lambda row: (
             f"{{{','.join([name + text(value) for (name, text), value in zip(fields, ordered(row), strict=True)])}}}"
         )

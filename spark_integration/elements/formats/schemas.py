@@ -11,6 +11,9 @@ from varvite.changelog.types.factory import Types
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from varvite.changelog.types.composites import CompositeType
     from varvite.changelog.types.contract import TypeInformation
 
 
@@ -32,6 +35,17 @@ class DeserializationSchema(ABC):
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
         """Type of the elements."""
+
+
+def row_fields(kind: CompositeType) -> Callable[[Any], tuple[Any, ...]]:
+    """A function from a row to its fields in the order of a type: by name if it has these names, else by position."""
+    names, ordered = frozenset(kind.names), kind.ordered
+
+    def fields(row: Any) -> tuple[Any, ...]:
+        row_names = getattr(row, "FIELD_NAMES", None) or getattr(row, "__fields__", None)
+        return ordered(row if row_names is None or names == frozenset(row_names) else tuple(row))
+
+    return fields
 
 
 def checked_charset(charset: str) -> str:

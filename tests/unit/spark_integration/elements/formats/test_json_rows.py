@@ -128,7 +128,9 @@ def test_values_are_written_as_flink_writes_them_and_read_again(kind: Any, value
 def test_rows_without_names_have_flinks() -> None:
     schema = JsonRowSerializationSchema.Builder().with_type_info(Types.ROW([Types.INT(), Types.STRING()])).build()
     assert schema.serialize((1, "hi")) == b'{"f0":1,"f1":"hi"}'
-    for wrong in ((1,), ("x", "hi"), 5):
+    assert schema.serialize(Row(n=1, s="hi")) == b'{"f0":1,"f1":"hi"}', "by position, as in Flink"
+    assert schema.serialize(Row(f1="hi", f0=1)) == b'{"f0":1,"f1":"hi"}'
+    for wrong in ((1,), ("x", "hi"), 5, Row(n=1)):
         with pytest.raises(InvalidRequestError):
             schema.serialize(wrong)
 
