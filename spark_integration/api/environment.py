@@ -17,7 +17,9 @@ from varvite.spark_integration.api.session import is_one_machine, local_session,
 from varvite.spark_integration.api.several_queries import SeveralQueries
 from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.api.writer import default_parallelism
-from varvite.spark_integration.connectors.collection import collection_source
+from varvite.spark_integration.connectors.sources.collection import collection_source
+from varvite.spark_integration.connectors.sources.stream_source import StreamSource
+from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
 from varvite.spark_integration.options.absent import READ_WITH_SPARK
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
@@ -287,18 +289,37 @@ class StreamExecutionEnvironment:
         return DataStream(self, collection_source(elements_of(type_info), collection))
 
     def from_source(
-        self, source: Any, watermark_strategy: Any, source_name: str, type_info: TypeInformation | None = None
+        self,
+        source: Any,
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """Not possible: Spark reads. Raises `InvalidRequestError` always, as do the next two."""
-        del watermark_strategy, type_info
-        raise _no_source(f"from_source({type(source).__name__}, {source_name!r})")
+        """The elements of one of PyFlink's sources: `KafkaSource`, `FileSource` or `NumberSequenceSource`.
+
+        Args:
+            source: The source.
+            watermark_strategy: As for `assign_timestamps_and_watermarks`. Without an assigner the elements have the
+                time stamps of their records, if the source has some.
+            source_name: Names the step, in errors and in `get_name`.
+            type_info: Type of the elements, if the source does not say it.
+
+        Raises:
+            InvalidRequestError: It is no such source, or cannot be read.
+        """
+        stream = self.add_source(source, source_name, type_info)
+        if isinstance(watermark_strategy, WatermarkStrategy) and watermark_strategy.is_empty:
+            return stream
+        return stream.assign_timestamps_and_watermarks(watermark_strategy).name(source_name)
 
     def add_source(
         self, source_func: Any, source_name: str = "Custom Source", type_info: TypeInformation | None = None
     ) -> DataStream:
-        """Not possible."""
-        del type_info
-        raise _no_source(f"add_source({type(source_func).__name__}, {source_name!r})")
+        """As `from_source`, without watermarks. Raises as `from_source`."""
+        if not isinstance(source_func, StreamSource):
+            raise _no_source(f"{type(source_func).__name__} as source {source_name!r}")
+        node = source_func.transformation(self._spark, self.get_parallelism(), type_info)
+        return DataStream(self, node).name(source_name)
 
     def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> DataStream:
         """Not possible."""

@@ -5,7 +5,7 @@ A query writes the streams and the side outputs that one last stateful operator 
 * Checkpoint storage: a temporary directory, removed when the query ends, as volatile as Flink's
   `JobManagerCheckpointStorage`.
 * Spark's own progress: below `spark.sql.streaming.checkpointLocation`, if that is set, else in `_spark` in the
-  checkpoint storage, if that is a local directory.
+  checkpoint storage, if that is a local directory; else nowhere, for sources whose position is in the checkpoints.
 * Parallelism: Spark's `spark.sql.shuffle.partitions`, if that is set, else one partition per core.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.materializer.options.driver import MATERIALIZER_MODE, PARALLELISM
-from varvite.spark_integration.api.writer import SHUFFLE_PARTITIONS, SPARK_LOCATION, StreamWriter, location_of_session
+from varvite.spark_integration.api.writer import SHUFFLE_PARTITIONS, StreamWriter, location_of_session
 from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator, CollectSink, PrintSink
 from varvite.spark_integration.connectors.several_sinks import SeveralSinks
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
@@ -154,22 +154,20 @@ def set_defaults(environment: ProgramSettings, writer: StreamWriter, job: str) -
         writer.option(DIRECTORY.key, str(temporary / "state")).option(MATERIALIZER_MODE.key, "off")
         writer.option("checkpointLocation", str(temporary / "spark"))
     else:
-        writer.option("checkpointLocation", _progress_location(conf, str(storage), job))
+        location = _progress_location(conf, str(storage), job)
+        if location is not None:
+            writer.option("checkpointLocation", location)
     if not any(PARALLELISM.key in level.values for level in levels) and SHUFFLE_PARTITIONS not in conf:
         writer.option(PARALLELISM.key, spark.sparkContext.defaultParallelism)
 
 
-def _progress_location(conf: dict[str, str], storage: str, job: str) -> str:
+def _progress_location(conf: dict[str, str], storage: str, job: str) -> str | None:
+    """Spark's location; None: nothing says it, and the storage is elsewhere, so that the sources must not need one."""
     location = location_of_session(conf, job)
     if location is not None:
         return location
     directory = local_directory(absolute_url(storage))
-    if directory is None:
-        raise InvalidRequestError(
-            f"{storage} is not a local directory: say where Spark keeps its progress, in a URL that Spark knows, with "
-            f"the Spark property {SPARK_LOCATION}"
-        )
-    return str(directory / _SPARK_DIRECTORY / job)
+    return None if directory is None else str(directory / _SPARK_DIRECTORY / job)
 
 
 def collect(

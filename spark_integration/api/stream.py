@@ -18,7 +18,7 @@ from varvite.spark_integration.api.data_stream_sink import DataStreamSink
 from varvite.spark_integration.api.spelling import with_spark_keywords
 from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
 from varvite.spark_integration.api.writer import StreamWriter
-from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.connectors.sink import ElementSink, Sink
 from varvite.spark_integration.functions.keyed_operations import (
     AccumulateFunction,
     KeyedFilter,
@@ -411,18 +411,22 @@ class DataStream:
         """Write every batch to a sink when the environment executes.
 
         Args:
-            sink: A `varvite.Sink`.
+            sink: A `varvite.Sink`, or one that PyFlink's `KafkaSink`, `FileSink` or `JdbcSink` has built.
 
         Raises:
-            InvalidRequestError: It is none.
+            InvalidRequestError: It is none, or does not take such elements.
         """
         if not isinstance(sink, Sink):
             raise InvalidRequestError(f"sink_to takes a varvite.Sink, not {type(sink).__name__}: {WRITE_WITH_SPARK}")
-        self._environment.add_sink(self._transformation, sink)
+        end = self._transformation
+        if isinstance(sink, ElementSink):
+            end = sink.before(end)
+            self._environment.graph_settings.update(end, name=sink.title)
+        self._environment.add_sink(end, sink)
         return DataStreamSink()
 
     def add_sink(self, sink_func: Sink) -> DataStreamSink:
-        """As `sink_to`; a `SinkFunction` of PyFlink's wraps a Java object, and there is none. Raises as `sink_to`."""
+        """As `sink_to`. Raises as `sink_to`."""
         return self.sink_to(sink_func)
 
     def execute_and_collect(

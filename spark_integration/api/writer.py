@@ -22,7 +22,6 @@ from varvite.spark_integration.api.query import (
     stop_timeout_s,
 )
 from varvite.spark_integration.api.session import check_worker_python, is_one_machine
-from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
 from varvite.spark_integration.connectors.driver_sinks.spark_sinks import ForeachSink
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.heartbeats.heartbeat import with_heartbeat
@@ -30,7 +29,8 @@ from varvite.spark_integration.connectors.heartbeats.source_marker import settle
 from varvite.spark_integration.connectors.private_location import PrivateLocation
 from varvite.spark_integration.connectors.running_query import start_query
 from varvite.spark_integration.connectors.several_sinks import OutputSinks
-from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
+from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink, bind
+from varvite.spark_integration.connectors.sources.collection import CollectionInput, empty_frame
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 from varvite.spark_integration.elements.side_by_side import side_by_side
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
@@ -40,6 +40,7 @@ from varvite.spark_integration.options.progress_mode import decide_progress
 from varvite.spark_integration.plan.graph import plan_graph, side_output_of
 from varvite.spark_integration.plan.job import (
     JobPlan,
+    check_bounds,
     check_generic_types,
     check_parallelism,
     check_query_name,
@@ -52,6 +53,7 @@ from varvite.spark_integration.plan.transformations import (
     DataFrameSource,
     KeyedTransformation,
     Transformation,
+    is_bounded,
     sources_of,
 )
 from varvite.storage.clock import SystemTokens
@@ -252,7 +254,7 @@ class StreamWriter:
         limit = memory_warning(spark.sparkContext.getConf().get)
         if limit is not None and plan.operators:
             _log.warning("job %s: %s", plan.job, limit)
-        sink = self._with_sides(self._make_sink(spark, plan, options, path))
+        sink = self._with_sides(self._make_sink(spark, plan, options, path), spark, plan)
         at_end = list(self._at_end)
         if private is not None:  # before that it goes with its last reference
             at_end.append(lambda _: private.cleanup())
@@ -279,8 +281,14 @@ class StreamWriter:
 
     def _spark_trigger(self, config: JobConfig) -> dict[str, Any]:
         """Spark's trigger: the user's, that of collections alone, or the interval's."""
-        is_bounded = all(isinstance(source, CollectionSource) for source in sources_of(self._transformation))
-        return self._trigger or ({"availableNow": True} if is_bounded else trigger_every(config.checkpoint_interval_ms))
+        if self._trigger:
+            return self._trigger
+        sources = sources_of(self._transformation)
+        if all(map(is_bounded, sources)):
+            return {"availableNow": True}
+        intervals = (source.interval_ms for source in sources if isinstance(source, DataFrameSource))
+        default_ms = min((interval for interval in intervals if interval is not None), default=None)
+        return trigger_every(config.checkpoint_interval_ms or default_ms)
 
     @property
     def parallelism(self) -> int:
@@ -324,7 +332,9 @@ class StreamWriter:
         files = HadoopDirectory(spark, str(location))
         in_chain = _in_chain(files, config, job, is_private=private is not None)
         metadata = in_chain.get("metadata")
-        heartbeat = any(isinstance(source, DataFrameSource) for source in graph.sources) and settle_heartbeat(
+        input_ends = all(map(is_bounded, graph.sources))
+        check_bounds(graph.sources, self._trigger)
+        heartbeat = not input_ends and settle_heartbeat(
             files,
             in_chain,
             option=config.heartbeat_enabled,
@@ -334,7 +344,7 @@ class StreamWriter:
             job=job,
             input=with_heartbeat(rows) if heartbeat else rows,
             heartbeat=heartbeat,
-            input_ends=all(isinstance(source, CollectionSource) for source in graph.sources),
+            input_ends=input_ends,
             preparation=graph.preparation,
             operators=graph.operators,
             checkpoint_location=str(location),
@@ -369,7 +379,9 @@ class StreamWriter:
         of_query = OPTIONS.read("query option", self._job_options)
         return [self._environment.code_level(), of_query, session_level(self._environment.spark.conf.getAll)]
 
-    def _with_sides(self, sink: Sink) -> Sink:
+    def _with_sides(self, sink: Sink, spark: SparkSession, plan: JobPlan) -> Sink:
+        for each in (sink, *self._side_sinks):
+            bind(each, spark, plan)
         sink.check_columns(self._transformation.elements.schema)
         if not self._sides:
             return sink

@@ -11,7 +11,7 @@ Invariants: I1 and I2 in the contract of sinks, I8 (framed markers), I11 (Spark'
 | `output` | the rows of a batch, as sinks take them |
 | `several_sinks` | several sinks as one |
 | `driver_sinks` | printing, collecting, and Spark's console, memory and foreach |
-| `collection` | a collection as a stream |
+| `sources` | a collection as a stream, and PyFlink's sources |
 | `heartbeats` | batches while the input is quiet |
 | `spark_progress` | Spark's checkpoint location, read, and made from the chain |
 | `private_location` | checkpoint locations of queries that name none |

@@ -14,7 +14,9 @@ import pyarrow as pa
 from varvite.changelog.commit.base_decision import RepeatedBatch
 from varvite.spark_integration.connectors.output.table import table_of_output
 from varvite.spark_integration.connectors.sink import (
+    JobSink,
     Sink,
+    bind,
     close,
     complete_in,
     last_committed_of,
@@ -26,15 +28,16 @@ from varvite.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from varvite.changelog.commit.base_decision import SinkCommit
+    from varvite.spark_integration.plan.job import JobPlan
 
 _ORDER: Final = (RepeatedBatch.DOUBLED, RepeatedBatch.REPLACED, RepeatedBatch.REFUSED)
 
 
-class SeveralSinks(Sink):
+class SeveralSinks(JobSink):
     """Writes each batch to several sinks, in the order that the module says, and else in their own."""
 
     def __init__(self, sinks: Iterable[Sink]) -> None:
@@ -44,6 +47,10 @@ class SeveralSinks(Sink):
     def sinks(self) -> list[Sink]:
         """The sinks, in the order of writing."""
         return [sink for _, sink in self._outputs]
+
+    def bind(self, spark: SparkSession, plan: JobPlan) -> None:
+        for sink in self.sinks:
+            bind(sink, spark, plan)
 
     def check_columns(self, schema: StructType) -> None:
         for sink in self.sinks:

@@ -14,23 +14,28 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
 from varvite.changelog.commit.base_decision import RepeatedBatch
 from varvite.spark_integration.connectors.output.table import dataframe_of
+from varvite.spark_integration.functions.stateless import ProcessFunction
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
 from varvite.spark_integration.messages.user_errors import message_of, task_error
+from varvite.spark_integration.plan.stateless import step
 from varvite.storage.errors import UserFunctionError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from varvite.changelog.commit.base_decision import SinkCommit
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.plan.job import JobPlan
+    from varvite.spark_integration.plan.transformations import Transformation
 
 _log: Final = logging.getLogger(__name__)
 
@@ -111,6 +116,40 @@ class Sink(ABC):
 
     def close(self) -> None:  # noqa: B027  most sinks hold nothing
         """Release connections, and drop what is not complete: the query has ended. May be called twice."""
+
+
+class ElementSink(Sink):
+    """A sink of elements in a form of its own, which a step before it makes in the workers."""
+
+    title: ClassVar[str]
+    """Name of the step, for errors."""
+
+    @abstractmethod
+    def form(self, elements: ElementType) -> tuple[Any, ElementType]:
+        """A function from an element to one of the sink's form, or a `ProcessFunction`, and the type of those.
+
+        Raises:
+            InvalidRequestError: The sink does not take such elements.
+        """
+
+    def before(self, end: Transformation) -> Transformation:
+        """The stream that the sink takes, made of one of elements. Raises `InvalidRequestError`."""
+        function, formed = self.form(end.elements)
+        return step(end, "process" if isinstance(function, ProcessFunction) else "map", function, formed)
+
+
+class JobSink(Sink):
+    """A sink that depends on the job."""
+
+    @abstractmethod
+    def bind(self, spark: SparkSession, plan: JobPlan) -> None:
+        """Called once before all others, when the job is planned. Raises `InvalidRequestError`."""
+
+
+def bind(sink: Sink, spark: SparkSession, plan: JobPlan) -> None:
+    """Bind a sink to its job, if it depends on it."""
+    if isinstance(sink, JobSink):
+        sink.bind(spark, plan)
 
 
 class ForeachBatchSink(Sink):

@@ -5,6 +5,7 @@
 | `flink_types` | classes of PyFlink's types that are made otherwise here |
 | `types` | the types of elements, and their schemas |
 | `columns` | values of a type as columns |
+| `formats` | elements as bytes and text |
 | `arrow_rows` | rows from and to Arrow |
 | `arrow_values` | Python values as Arrow columns |
 | `input_errors` | the error of rows that cannot be read |

@@ -108,6 +108,11 @@ class WatermarkStrategy:
         )
 
     @property
+    def is_empty(self) -> bool:
+        """Does it leave time stamps as they are, without a watermark?"""
+        return self.assigner is None and self.out_of_orderness_ms is None
+
+    @property
     def delay_ms(self) -> int | None:
         """Distance of the watermark below the largest timestamp; as in Flink, elements at the watermark are late."""
         return None if self.out_of_orderness_ms is None else self.out_of_orderness_ms + 1

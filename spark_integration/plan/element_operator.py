@@ -8,13 +8,14 @@ the cached answer is that of the whole chain, and nothing is executed twice.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
 
 from varvite.spark_integration.elements.side_by_side import with_side_outputs
-from varvite.spark_integration.functions.output_tag import is_tagged, untagged
+from varvite.spark_integration.functions.output_tag import is_tagged
 from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class ElementOperator:
     """The side output that is read in the place of the main one."""
     event_time_out: bool = False
     """The next operator reads event times: one more column, with that of each element that the function yields."""
+    has_timed_steps: bool = False
+    """Functions after it read event times."""
     sides: tuple[SideOutput, ...] = ()
     """Side outputs that are read: a column with the output's number, and a struct column for each."""
 
@@ -73,7 +76,7 @@ class OperatorElements:
         self._writer = operator.output.writer(uid)
         self._chain = FunctionChain(operator.steps, operator.key, place, metrics)
         self._is_followed = bool(operator.steps) or operator.key is not None
-        self.has_times = operator.event_time_out
+        self.has_times = operator.event_time_out or operator.has_timed_steps
         """`columns` takes pairs of an event time and an element."""
         self._sides = [_SideWriter(side, uid, place, metrics) for side in operator.sides]
         self.function: Any = cloudpickle.loads(operator.function)
@@ -95,33 +98,34 @@ class OperatorElements:
             StepError: A function of the chain raised.
             InvalidRequestError: An element does not fit the output's type.
         """
-        tagged: list[Any] = []
         stamps: Stamps = None
         if self.has_times:
-            pairs = [(stamp, element) for stamp, row in rows for element in self._of_next(row)]
-            stamps, rows = [stamp for stamp, _ in pairs], [element for _, element in pairs]
-        elif self._operator.tag_id is not None:
-            rows = [element for row in rows for element in self._of_next(row)]
-        elif any(map(is_tagged, rows)):
-            tagged = [pair for pair in rows if is_tagged(pair)]
-            rows = untagged(rows)
+            stamps, rows = [stamp for stamp, _ in rows], [row for _, row in rows]
+        tagged: list[Any] = []
+        tagged_stamps = stamps
+        if self._operator.tag_id is not None or any(map(is_tagged, rows)):
+            tagged, tagged_stamps = selected(rows, stamps, [is_tagged(row) for row in rows])
+            rows, stamps = self._main(rows, stamps)
         main = self._main_columns(rows, stamps)
-        return with_side_outputs(main, [side.columns(tagged, rows) for side in self._sides]) if self._sides else main
+        if not self._sides:
+            return main
+        return with_side_outputs(main, [side.columns(tagged, tagged_stamps, rows, stamps) for side in self._sides])
 
-    def _of_next(self, row: Any) -> tuple[Any, ...]:
-        """The element for the next operator that a function has yielded; nothing if it is of another output."""
+    def _main(self, rows: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
+        """The elements of the output that the function has first."""
         tag_id = self._operator.tag_id
-        if not is_tagged(row):
-            return (row,) if tag_id is None else ()
-        return (row[1],) if row[0].tag_id == tag_id else ()
+        if tag_id is None:
+            return selected(rows, stamps, [not is_tagged(row) for row in rows])
+        of_tag, stamps = selected(rows, stamps, [is_tagged(row) and row[0].tag_id == tag_id for row in rows])
+        return [value for _, value in of_tag], stamps
 
     def _main_columns(self, rows: list[Any], stamps: Stamps) -> list[pa.Array]:
         if self._is_followed:
             rows = self._operator.yields.conform(rows)
         elements, stamps = self._chain.run(rows, stamps)
         columns = self._writer.columns(elements)
-        if stamps is not None:
-            columns = [*columns, pa.array(stamps, pa.int64())]
+        if self._operator.event_time_out:
+            columns = [*columns, pa.array(stamps or [None] * len(elements), pa.int64())]
         return columns if self._operator.key is None else [*columns, self._chain.keys(elements)]
 
     def close(self) -> None:
@@ -139,11 +143,19 @@ class _SideWriter:
         self._writer = side.output.writer(uid)
         self.chain = FunctionChain(side.steps, None, place, metrics)
 
-    def columns(self, tagged: list[Any], main: list[Any]) -> pa.StructArray:
+    def columns(self, tagged: list[Any], tagged_stamps: Stamps, main: list[Any], main_stamps: Stamps) -> pa.StructArray:
         """The rows of this output among all elements. Raises `StepError`, `InvalidRequestError`."""
         side = self._side
-        elements = main if side.tag_id is None else [value for tag, value in tagged if tag.tag_id == side.tag_id]
+        elements, stamps = main, main_stamps
+        if side.tag_id is not None:
+            of_tag, stamps = selected(tagged, tagged_stamps, [tag.tag_id == side.tag_id for tag, _ in tagged])
+            elements = [value for _, value in of_tag]
         if side.steps:
             elements = side.yields.conform(elements)
-        elements, _ = self.chain.run(elements)
+        elements, _ = self.chain.run(elements, stamps)
         return pa.StructArray.from_arrays(self._writer.columns(elements), names=side.output.schema.names)
+
+
+def selected(rows: list[Any], stamps: Stamps, is_selected: list[bool]) -> tuple[list[Any], Stamps]:
+    """Some of the rows, with their event times."""
+    return list(compress(rows, is_selected)), None if stamps is None else list(compress(stamps, is_selected))

@@ -80,6 +80,16 @@ class _Segment:
     """The side output of the operator before that the steps read; None: its main output."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """The readers of the event times that an operator gives to its output."""
+
+    to_next: bool
+    """The next operator."""
+    to_steps: bool
+    """Process functions on it."""
+
+
 def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Transformation] = ()) -> GraphPlan:
     """Plan the graph that leads to a transformation.
 
@@ -122,7 +132,10 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
         )
         has_times = after.operator is not None and _gives_times(node, after.operator, event_time)
         sides_of_node = side_plans if node is last else ()
-        operators.append(_with_elements(plan, node, after, settings, sides_of_node, event_time_out=has_times))
+        of_steps = [step.kind for side, _ in sides_of_node for step in side.steps] + [s.step for s in after.steps]
+        is_timed = event_time is not None and node.kind in _TIMED and not node.plan.vectorized
+        times = _Times(to_next=has_times, to_steps=is_timed and "process" in of_steps)
+        operators.append(_with_elements(plan, node, after, settings, sides_of_node, times))
     return GraphPlan(
         sources=sources,
         preparation=preparation,
@@ -273,8 +286,7 @@ def _with_elements(
     after: _Segment,
     settings: GraphSettings,
     sides: Sequence[tuple[SideOutput, tuple[PickledFunction, ...]]],
-    *,
-    event_time_out: bool,
+    times: _Times,
 ) -> OperatorPlan:
     """The operator with the steps after it and the next operator's key; unchanged if rows come in and go out."""
     late = next((step for step in after.steps if step.step == "timestamps"), None)
@@ -291,7 +303,7 @@ def _with_elements(
     output = after.steps[-1].elements if after.steps else yields
     plain = isinstance(input_elements, RowElements) and isinstance(node.elements, RowElements) and after.tag is None
     # Event times in a column of their own are not columns of the user's rows.
-    plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides and not event_time_out
+    plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides and not times.to_next
     if plain and node.key is None and key is None and not after.steps:
         return plan
     if plan.vectorized:
@@ -311,12 +323,13 @@ def _with_elements(
         output=output,
         steps=_steps(after, settings),
         key=key,
-        event_time_out=event_time_out,
+        event_time_out=times.to_next,
+        has_timed_steps=times.to_steps,
         sides=tuple(side for side, _ in sides),
     )
     pickled = pickle_with_broadcasts(SparkContext._active_spark_context, operator)  # noqa: SLF001  as for functions
     schema = output.schema
-    if event_time_out:
+    if times.to_next:
         schema = StructType([*schema.fields, StructField(EVENT_TIME_COLUMN, LongType())])
     if key is not None:
         schema = StructType([*schema.fields, StructField(KEY_COLUMN, from_arrow_type(key.key_type.arrow_type))])

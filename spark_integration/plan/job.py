@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.schema.pickled import GENERIC_TYPES, is_generic
 from varvite.spark_integration.options.progress_mode import IN_SPARK_LOG, ProgressMode
-from varvite.spark_integration.plan.transformations import CollectionSource
+from varvite.spark_integration.plan.transformations import CollectionSource, is_bounded
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.layout import check_job_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -44,7 +44,7 @@ class JobPlan:
     heartbeat: bool
     """There are heartbeats."""
     input_ends: bool = False
-    """The input is a collection: it ends, and all of it comes in one batch."""
+    """The input ends, as collections do, and all of it comes in one batch."""
     preparation: Preparation | BranchedPreparation | None = None
     """The step on its rows before the first operator; None: there is none."""
     operators: tuple[OperatorPlan, ...]
@@ -137,9 +137,30 @@ def missing_checkpoint_location(options: dict[str, Any], reason: str) -> Invalid
     hint = (
         f"did you mean checkpointLocation instead of {misspelt}?"
         if misspelt
-        else "set option('checkpointLocation', ...)"
+        else "set option('checkpointLocation', ...), or the Spark property spark.sql.streaming.checkpointLocation"
     )
     return InvalidRequestError(f"Spark's checkpointLocation is missing, and {reason}: {hint}")
+
+
+def check_bounds(sources: Sequence[DataFrameSource | CollectionSource], trigger: Mapping[str, Any]) -> None:
+    """Check that a source that ends is read in one batch.
+
+    Args:
+        sources: Of the job.
+        trigger: The user's; empty: none.
+
+    Raises:
+        InvalidRequestError: It would not be. Collections are in any case.
+    """
+    if not any(is_bounded(source) and not isinstance(source, CollectionSource) for source in sources):
+        return
+    if not all(map(is_bounded, sources)):
+        raise InvalidRequestError(
+            "the job has a source that ends, and another one that does not: read both without an end "
+            "(monitor_continuously for files; no set_bounded for Kafka), or the one that ends with from_collection"
+        )
+    if "processingTime" in trigger:
+        raise InvalidRequestError("the job's source ends, and is read in one batch: leave trigger(processingTime) out")
 
 
 def check_generic_types(

@@ -269,7 +269,7 @@ def event_time_before(end: Transformation) -> str | None:
 def has_watermark(end: Transformation) -> bool:
     """True if a watermark follows the stream's event times."""
     return any(
-        (isinstance(node, DataFrameSource) and node.event_time is not None)
+        (isinstance(node, DataFrameSource) and node.event_time is not None and node.event_time.has_watermark)
         or (isinstance(node, StepTransformation) and node.watermark_delay_ms is not None)
         for node in end.lineage()
     )

@@ -37,6 +37,11 @@ class EventTime:
     spark_watermarks: int = 0
     """Number of `withWatermark` calls in the plan of the DataFrame: Spark computes the watermark. 0: it is ours."""
 
+    @property
+    def has_watermark(self) -> bool:
+        """Does a watermark follow it?"""
+        return self.delay_ms is not None or self.spark_watermarks > 0
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Transformation:
@@ -69,7 +74,11 @@ class DataFrameSource(Transformation):
     kind: str = "source"
     dataframe: DataFrame = field(repr=False)
     event_time: EventTime | None
-    """Named by `DataFrame.withWatermark`."""
+    """Named by `DataFrame.withWatermark`, or the records' own."""
+    is_bounded: bool = False
+    """It ends, and all of it comes in one batch."""
+    interval_ms: int | None = None
+    """Time between two batches, unless the job says it; None: as soon as may be."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -171,6 +180,11 @@ class GraphSettings:
     def update(self, node: Transformation, **changes: Any) -> None:
         """Change settings of a node."""
         self._settings[node] = replace(self.of(node), **changes)
+
+
+def is_bounded(source: DataFrameSource | CollectionSource) -> bool:
+    """Does a source end?"""
+    return isinstance(source, CollectionSource) or source.is_bounded
 
 
 def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:

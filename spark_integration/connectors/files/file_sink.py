@@ -72,7 +72,7 @@ _PLACE: Final = re.compile(r"/(batch_id=(\d+)/(?:[^/]+=[^/]*/)*?[^/]+)(?:/[^/]+)
 """At the end of a file's URI: the directory of its attempt, and its batch. Older versions wrote without attempts."""
 _NESTED: Final = re.compile(r"(?:[^/]+=[^/]*/)+attempt-(\d{20})-[0-9a-f]+")
 """An attempt's directory below those of partition columns, all below the batch's."""
-_NO_SUCCESS_FILE: Final = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+NO_SUCCESS_FILE: Final = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
 class OutputOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +142,8 @@ def decode_marker(data: bytes, kind: type[M], object_name: str) -> M:
 
 
 FORMATS: Final = ("csv", "json", "orc", "parquet")
+TEXT: Final = "text"
+"""Lines, which only `row_file_sink` writes."""
 
 
 class FileSink(Sink):
@@ -172,7 +174,7 @@ class FileSink(Sink):
         Raises:
             InvalidRequestError: None of these formats, or no location.
         """
-        self._format = check_format(file_format)
+        self._format = file_format if file_format == TEXT else check_format(file_format)
         self._path = path
         self._files = HadoopDirectory(spark, path)
         self._checkpoint = SparkCheckpoint(spark, checkpoint_location)
@@ -275,7 +277,7 @@ class FileSink(Sink):
 
     def _write_files(self, df: DataFrame, commit: SinkCommit) -> list[LoggedFile]:
         directory = attempt_directory(commit)
-        writer = df.write.format(self._format).options(**_NO_SUCCESS_FILE, **self._options).mode("append")
+        writer = df.write.format(self._format).options(**NO_SUCCESS_FILE, **self._options).mode("append")
         if self._partition_by:
             self._delete_attempt(commit)  # of an earlier call for the same commit
             writer = writer.partitionBy(*self._partition_by)
@@ -289,7 +291,7 @@ class FileSink(Sink):
         """
         batch, _, attempt = directory.partition("/")
         names = (self._name_below(directory, info) for info in self._files.list_files(directory))
-        leaves = sorted({name.rpartition("/")[0] for name in names if _is_data(name)})
+        leaves = sorted({name.rpartition("/")[0] for name in names if is_data(name)})
         for leaf in leaves:
             self._files.make_directory(f"{batch}/{leaf}")
             self._files.move(f"{directory}/{leaf}", f"{batch}/{leaf}/{attempt}")
@@ -326,7 +328,7 @@ class FileSink(Sink):
         return self._listed_files(directory)
 
     def _listed_files(self, directory: str) -> list[LoggedFile]:
-        infos = [info for info in self._files.list_files(directory) if _is_data(info.url)]
+        infos = [info for info in self._files.list_files(directory) if is_data(info.url)]
         return [LoggedFile.of(info) for info in sorted(infos)]
 
     def _add_entry(self, log: SparkFileLog, files: list[LoggedFile], commit: SinkCommit) -> None:
@@ -372,10 +374,17 @@ class FileSink(Sink):
 
     def _remove(self, log: SparkFileLog, commit: SinkCommit) -> bool:
         """Take the files of this batch and of later ones out of the log, and delete them; True if others are left."""
-        removed, left = log.remove(lambda file: batch_of(file) >= commit.batch)
-        for place in sorted({_place_of(file)[1] for file in removed}):
-            self._files.delete(unquote(place))
+        removed, left = log.remove(lambda file: self._batch_of(file) >= commit.batch)
+        self._delete_files(removed)
         return left > 0
+
+    def _batch_of(self, file: LoggedFile) -> int:
+        return batch_of(file)
+
+    def _delete_files(self, files: list[LoggedFile]) -> None:
+        """Delete files that count no more, with the directories of their attempts."""
+        for place in sorted({_place_of(file)[1] for file in files}):
+            self._files.delete(unquote(place))
 
     def _clean(self, commit: SinkCommit) -> None:
         """Delete what older attempts at a batch have left, which count in no entry."""
@@ -391,7 +400,7 @@ class FileSink(Sink):
         """Files of a directory that has no log yet: all of its batches count."""
         names = [name for name in self._files.list_names() if name.startswith("batch_id=")]
         infos = chain.from_iterable(map(self._files.list_files, names))
-        return [LoggedFile.of(info) for info in sorted(infos) if _is_data(info.url)]
+        return [LoggedFile.of(info) for info in sorted(infos) if is_data(info.url)]
 
     def _listed(self, kind: re.Pattern[str]) -> list[tuple[str, int]]:
         """(file, seq) of the markers of a kind."""
@@ -481,5 +490,6 @@ def _is_empty(df: DataFrame) -> bool:
     return bool(rows_max.isDefined()) and rows_max.get() == 0
 
 
-def _is_data(url: str) -> bool:
+def is_data(url: str) -> bool:
+    """Is it a file of rows, by its name?"""
     return not url.rpartition("/")[2].startswith(("_", "."))

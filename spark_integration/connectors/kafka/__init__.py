@@ -6,6 +6,9 @@ notes); I11 (topics are compared).
 | module | owns |
 |---|---|
 | `sink` | the sink |
+| `record_sink` | the sink by PyFlink's builders: elements as records |
+| `record_source` | Spark's source by PyFlink's builders |
+| `offsets` | offsets to start from and to stop at |
 | `settings` | what a user sets, and the client's configuration of it |
 | `columns` | rows as messages |
 | `producer` | a producer, and the transaction of a batch |

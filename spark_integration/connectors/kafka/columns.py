@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
 
 from varvite.storage.errors import InvalidRequestError
 
@@ -24,6 +24,8 @@ KEY: Final = "key"
 VALUE: Final = "value"
 HEADERS: Final = "headers"
 PARTITION: Final = "partition"
+TIME: Final = "__varvite_record_time"
+"""int64, in rows that varvite makes of elements: the record's time stamp, milliseconds; null: that of writing."""
 ROWS_MAX: Final = 10_000
 """Rows that are handed to the client in one call."""
 BYTES_MAX: Final = 16 << 20
@@ -34,6 +36,7 @@ _TYPES: Final = {
     VALUE: "a string or binary",
     HEADERS: "an array of structs (key string, value binary)",
     PARTITION: "an int",
+    TIME: "a long",
 }
 
 
@@ -63,7 +66,7 @@ def _is_allowed(name: str, kind: DataType) -> bool:
         return isinstance(kind, (StringType, BinaryType))
     if name == HEADERS:
         return isinstance(kind, ArrayType) and _is_header(kind.elementType)
-    return isinstance(kind, StringType if name == TOPIC else IntegerType)
+    return isinstance(kind, {TOPIC: StringType, TIME: LongType}.get(name, IntegerType))
 
 
 def _is_header(kind: DataType) -> bool:
@@ -91,12 +94,14 @@ def topics_of(table: pa.Table, topic: str | None) -> Iterator[tuple[str, pa.Tabl
 
 def messages_of(table: pa.Table) -> Iterator[tuple[list[dict[str, Any]], int]]:
     """The messages of the rows of a topic, in pieces; each piece with its size in bytes."""
-    names = [name for name in (KEY, VALUE, PARTITION, HEADERS) if name in table.column_names]
+    names = [name for name in (KEY, VALUE, PARTITION, HEADERS, TIME) if name in table.column_names]
     rows = table.select(names)
     bytes_per_row = rows.nbytes // max(rows.num_rows, 1) + 1
     for batch in rows.to_batches(max_chunksize=max(1, min(ROWS_MAX, BYTES_MAX // bytes_per_row))):
         columns = [_values(name, batch.column(name)) for name in names]
         messages = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        if TIME in names:
+            messages = [_with_time(message) for message in messages]
         yield [_without_nulls(message) for message in messages] if PARTITION in names else messages, batch.nbytes
 
 
@@ -107,6 +112,12 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     if name == HEADERS:
         return [None if row is None else [(header[KEY], header[VALUE]) for header in row] for row in values]
     return values
+
+
+def _with_time(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with its time as the client has it; without one, or before 1970, it is that of writing."""
+    time_ms = message.pop(TIME)
+    return message if time_ms is None or time_ms < 0 else {**message, "timestamp": time_ms}
 
 
 def _without_nulls(message: dict[str, Any]) -> dict[str, Any]:

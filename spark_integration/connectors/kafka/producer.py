@@ -168,7 +168,7 @@ class KafkaProducer:
 
         Args:
             topic: Of all.
-            messages: With `key`, `value` and perhaps `partition` and `headers`.
+            messages: With `key`, `value` and perhaps `partition`, `headers` and `timestamp`.
             size_bytes: Of all.
             is_plain: They have only the first two.
         """
@@ -177,7 +177,7 @@ class KafkaProducer:
         self._queued_bytes += size_bytes
         action = f"take a message for topic {topic!r}"
         with translated(action, self._connection):
-            if not is_plain:  # the faster call takes no headers, and a partition without regard to it
+            if not is_plain:  # the faster call takes no headers and times, and a partition without regard to it
                 for message in messages:
                     self._producer.produce(topic, **message)
             elif self._producer.produce_batch(topic, messages) < len(messages):

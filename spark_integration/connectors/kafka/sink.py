@@ -10,6 +10,7 @@ from varvite.changelog.commit.base_decision import RepeatedBatch
 from varvite.spark_integration.connectors.kafka.columns import (
     HEADERS,
     PARTITION,
+    TIME,
     check_columns,
     columns_of,
     messages_of,
@@ -129,7 +130,9 @@ class KafkaSink(Sink):
             raise
 
     def _produce(self, table: pa.Table) -> None:
-        is_plain = not {HEADERS, PARTITION} & set(table.column_names)
+        if TIME in table.column_names and table.column(TIME).null_count == table.num_rows:
+            table = table.drop_columns([TIME])
+        is_plain = not {HEADERS, PARTITION, TIME} & set(table.column_names)
         for topic, of_topic in topics_of(table, self.settings.topic):
             for messages, size_bytes in messages_of(of_topic):
                 self.producer.produce(topic, messages, size_bytes, is_plain=is_plain)

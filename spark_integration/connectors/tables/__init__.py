@@ -8,5 +8,6 @@ Invariants: I1 and I2 as every sink; I6: a driver that was replaced cannot write
 | `delta_sink` | Delta, which needs the extra `delta` |
 | `iceberg_sink` | Iceberg, which needs the extra `iceberg` |
 | `postgres_sink` | PostgreSQL, which needs the extra `postgres` |
+| `jdbc_sink` | PyFlink's JdbcSink, over PostgreSQL |
 | `postgres_columns` | its columns, and rows as text |
 """

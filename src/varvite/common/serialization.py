@@ -2,7 +2,24 @@
 
 from typing import Any
 
-from varvite.spark_integration.options.absent import NO_SCHEMAS, absent
+from varvite.spark_integration.elements.formats.avro_rows import (
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+)
+from varvite.spark_integration.elements.formats.csv_rows import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from varvite.spark_integration.elements.formats.json_rows import (
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+)
+from varvite.spark_integration.elements.formats.schemas import (
+    ByteArraySchema,
+    DeserializationSchema,
+    Encoder,
+    RowFieldExtractorSchema,
+    SerializationSchema,
+    SimpleStringSchema,
+)
+from varvite.spark_integration.options.absent import WRITE_WITH_SPARK, absent
 
 __all__ = [
     "AvroRowDeserializationSchema",
@@ -21,17 +38,5 @@ __all__ = [
     "SimpleStringSchema",
 ]
 
-AvroRowDeserializationSchema: Any = absent("AvroRowDeserializationSchema", NO_SCHEMAS)
-AvroRowSerializationSchema: Any = absent("AvroRowSerializationSchema", NO_SCHEMAS)
-BulkWriterFactory: Any = absent("BulkWriterFactory", NO_SCHEMAS)
-ByteArraySchema: Any = absent("ByteArraySchema", NO_SCHEMAS)
-CsvRowDeserializationSchema: Any = absent("CsvRowDeserializationSchema", NO_SCHEMAS)
-CsvRowSerializationSchema: Any = absent("CsvRowSerializationSchema", NO_SCHEMAS)
-DeserializationSchema: Any = absent("DeserializationSchema", NO_SCHEMAS)
-Encoder: Any = absent("Encoder", NO_SCHEMAS)
-JsonRowDeserializationSchema: Any = absent("JsonRowDeserializationSchema", NO_SCHEMAS)
-JsonRowSerializationSchema: Any = absent("JsonRowSerializationSchema", NO_SCHEMAS)
-RowDataBulkWriterFactory: Any = absent("RowDataBulkWriterFactory", NO_SCHEMAS)
-RowFieldExtractorSchema: Any = absent("RowFieldExtractorSchema", NO_SCHEMAS)
-SerializationSchema: Any = absent("SerializationSchema", NO_SCHEMAS)
-SimpleStringSchema: Any = absent("SimpleStringSchema", NO_SCHEMAS)
+BulkWriterFactory: Any = absent("BulkWriterFactory", WRITE_WITH_SPARK)
+RowDataBulkWriterFactory: Any = absent("RowDataBulkWriterFactory", WRITE_WITH_SPARK)

@@ -19,6 +19,7 @@ from varvite.datastream import (
     KeyedProcessFunction,
     OutputTag,
     ProcessAllWindowFunction,
+    ProcessFunction,
     ProcessWindowFunction,
     StreamExecutionEnvironment,
 )
@@ -157,3 +158,35 @@ class Counted(ProcessWindowFunction[Any, Any, Any, Any]):
 class KeyMillis(KeyedProcessFunction[Any, Any, Any]):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
         yield value.k, ctx.timestamp()
+
+
+class TimeOf(ProcessFunction[Any, Any]):
+    """Each element with its event time."""
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        yield value, ctx.timestamp()
+
+
+def test_process_functions_behind_an_operator_get_event_times(timed_pairs: DataStream) -> None:
+    """They got None: only another stateful operator had them."""
+    keyed = timed_pairs.key_by(lambda pair: pair[0], Types.STRING())
+    assert [time for _, time in collected(keyed.map(lambda pair: pair).process(TimeOf()), "map")] == [
+        1000, 2000, 4000, 7000, 13000,
+    ]  # fmt: skip
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(5))).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    rows = collected(windows.map(lambda pair: pair[0]).process(TimeOf()).map(lambda pair: pair), "windows")
+    assert sorted(rows) == [("a", 4999), ("a", 9999), ("b", 4999), ("b", 14999)]
+
+
+def test_process_functions_behind_side_outputs_get_event_times(
+    timed_pairs: DataStream, env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = timed_pairs.key_by(lambda pair: pair[0], Types.STRING()).process(Odd(), PAIR)
+    main.print("plain")
+    main.process(TimeOf()).print("main")
+    main.get_side_output(ODD).process(TimeOf()).print("odd")
+    env.execute("outputs")
+    assert sorted(capsys.readouterr().out.splitlines()) == [
+        "main> (('a', 4), 4000)", "main> (('b', 2), 2000)", "odd> (('a', 1), 1000)", "odd> (('a', 7), 7000)",
+        "odd> (('b', 13), 13000)", "plain> ('a', 4)", "plain> ('b', 2)",
+    ]  # fmt: skip

@@ -52,9 +52,8 @@ def test_imports_are_found() -> None:
 def test_what_functions_import_is_a_dependency_or_of_an_extra_for_users() -> None:
     """pandas was none, and every job failed where only the wheel was installed: PySpark's mapInArrow imports it too."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for_users = [
-        text for name in ("s3", "encryption", "kafka", "delta", "iceberg", "postgres", "tools") for text in extras[name]
-    ]
+    names = ("s3", "encryption", "kafka", "delta", "iceberg", "postgres", "avro", "tools")
+    for_users = [text for name in names for text in extras[name]]
     of_extras = {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in for_users}
     needed: dict[str, Path] = {}
     for path in SOURCES:

@@ -59,6 +59,9 @@ def test_what_a_program_needs_is_exported_from_the_top_package() -> None:
 
 
 OF_PYFLINK_ALONE = {
+    "AvroRowDeserializationSchema", "AvroRowSerializationSchema", "ByteArraySchema", "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema", "DeserializationSchema", "Encoder", "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema", "SerializationSchema", "SimpleStringSchema",
     "ExternalizedCheckpointCleanup",
     "BasicArrayTypeInfo", "BasicType", "BasicTypeInfo", "CachedDataStream", "CompletableFuture", "ConfigOption",
     "ConfigOptions", "CustomCheckpointStorage", "DEFAULT_OUTPUT_TAG", "DeliveryGuarantee", "ExecutionConfig",

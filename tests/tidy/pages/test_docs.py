@@ -110,6 +110,7 @@ RUN_BY: dict[str, str] = {
         "tests/spark/programs/test_operator_state.py::test_the_function_of_the_page_loses_no_row_that_waits",
     "docs/guide/kafka.md": "tests/spark/kafka/test_kafka_jobs.py::test_the_program_of_the_page_runs",
     "docs/guide/recipes.md": "tests/spark/kafka/test_recipes.py::test_from_kafka_to_delta",
+    "docs/guide/flink-connectors.md": "tests/spark/kafka/test_flink_kafka.py::test_the_programs_of_the_page_run",
     "docs/guide/tables.md": "tests/spark/sinks/test_table_jobs.py::test_the_programs_of_the_page_run",
     "docs/guide/side-outputs.md": "tests/spark/programs/test_side_outputs.py::test_the_program_of_the_page_runs",
     "docs/operate/state-backends.md": "tests/spark/job/test_state_backends.py::test_the_code_of_the_page_runs",

@@ -1,10 +1,6 @@
-"""`pyflink.datastream.connectors.number_seq`'s names; what cannot be used says so when it is used."""
-
-from typing import Any
+"""`pyflink.datastream.connectors.number_seq`'s names."""
 
 from varvite.datastream.connectors.base import Source
-from varvite.spark_integration.options.absent import READ_WITH_SPARK, absent
+from varvite.spark_integration.connectors.sources.numbers import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource", "Source"]
-
-NumberSequenceSource: Any = absent("NumberSequenceSource", READ_WITH_SPARK)

@@ -22,7 +22,7 @@ from varvite.datastream import (
     TimeCharacteristic,
 )
 from varvite.spark_integration.api.job_execution import job_of, queries_of
-from varvite.spark_integration.connectors.collection import collection_source
+from varvite.spark_integration.connectors.sources.collection import collection_source
 from varvite.spark_integration.plan.operator import elements_of
 from varvite.storage.errors import InvalidRequestError
 

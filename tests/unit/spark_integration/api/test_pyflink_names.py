@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from varvite.common import SimpleStringSchema
 from varvite.datastream import AsyncFunction, KeyedStream, SourceFunction
-from varvite.datastream.connectors.kafka import KafkaSource
+from varvite.datastream.connectors.file_system import FileCompactor
+from varvite.datastream.connectors.pulsar import PulsarSource
 from varvite.datastream.window import TumblingEventTimeWindows
 from varvite.storage.errors import InvalidRequestError
 
@@ -86,11 +86,11 @@ def test_what_is_not_there_says_so_when_it_is_used_and_not_before() -> None:
     class Asking(AsyncFunction[Any, Any]):
         async def async_invoke(self, value: Any) -> Any: ...
 
-    assert not isinstance(1, KafkaSource)
+    assert not isinstance(1, PulsarSource)
     for use, remedy in (
-        (lambda: KafkaSource.builder, "readStream"),
-        (lambda: KafkaSource.builder().set_topics("a"), "readStream"),
-        (SimpleStringSchema, "from_json"),
+        (lambda: PulsarSource.builder, "readStream"),
+        (lambda: PulsarSource.builder().set_topics("a"), "readStream"),
+        (FileCompactor, "write_stream"),
         (Rows, "from_dataframe"),
         (Asking, "flat_map"),
     ):

@@ -12,7 +12,7 @@ from tests.jobs.window_job import Count
 from varvite.changelog.types.factory import Types
 from varvite.datastream import ProcessWindowFunction, WindowFunction
 from varvite.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
-from varvite.spark_integration.connectors.collection import collection_source
+from varvite.spark_integration.connectors.sources.collection import collection_source
 from varvite.spark_integration.elements.types import UndeclaredElements, united_elements
 from varvite.spark_integration.functions.implicit_state import OF_ACCUMULATOR, OF_ELEMENTS
 from varvite.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
