@@ -19,6 +19,5 @@ Data flows down from here: streams add nodes to the graph of `plan`, the writer 
 | `formats` | the formats of a writer, and their sinks |
 | `writer` | the checks and the start of one query |
 | `job_execution` | the queries of `execute`: sinks, defaults, collecting |
-| `progress` | the job's operators in Spark's progress |
 | `query` | the running query: its errors, its end |
 """

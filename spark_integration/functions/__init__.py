@@ -13,7 +13,6 @@ Keeps I4 in its contracts (fields of a function are a cache; state belongs in ha
 | `vectorized` | keyed functions of Arrow batches |
 | `checkpointed` | `CheckpointedFunction` and its raw state |
 | `timers` | the timer service |
-| `timer_hearing` | if timers have an effect |
 | `metrics` | metrics of functions |
 | `watermark_strategy` | timestamps and watermarks |
 | `returned` | checks of what a function returns |

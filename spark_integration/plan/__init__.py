@@ -19,5 +19,4 @@ Invariants: I3 (an error in front of the first operator reaches the driver befor
 | `input_watermarks` | the watermark of several inputs |
 | `element_operator` | a keyed function with the steps after it |
 | `broadcast_input` | distributing rows and broadcast rows |
-| `initial_state` | rows of an operator's first batch |
 """

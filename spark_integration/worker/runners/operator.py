@@ -24,7 +24,6 @@ from varvite.spark_integration.functions.keyed import KeyedProcessContext, Opera
 from varvite.spark_integration.functions.metrics import MetricRegistry
 from varvite.spark_integration.functions.output_tag import untagged
 from varvite.spark_integration.functions.returned import returned
-from varvite.spark_integration.functions.timer_hearing import hears_timers
 from varvite.spark_integration.functions.timers import KeyedTimerService
 from varvite.spark_integration.messages.protocol import (
     EVENT_TIME_COLUMN,
@@ -47,6 +46,7 @@ from varvite.spark_integration.plan.function_chain import ChainPlace, StepError
 from varvite.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
 from varvite.spark_integration.worker.runners.output_times import with_times
 from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
+from varvite.spark_integration.worker.runners.timer_hearing import hears_timers
 from varvite.storage.errors import (
     CorruptDataError,
     InvalidRequestError,
