@@ -127,6 +127,10 @@ def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessP
     takes_timestamps = operator.timestamp_column is None
     if takes_timestamps:
         operator, preparation = replace(operator, timestamp_column=EVENT_TIME_COLUMN), _with_times(preparation)
+    if config.runtime_mode == "batch":
+        raise InvalidRequestError(
+            "execution.runtime-mode is BATCH, but a harness runs one batch after the other: leave the option out"
+        )
     job = JobPlan(
         job=JOB,
         input=without_spark,

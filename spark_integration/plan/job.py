@@ -14,7 +14,7 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.layout import check_job_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -45,6 +45,8 @@ class JobPlan:
     """There are heartbeats."""
     input_ends: bool = False
     """The input is a collection: it ends, and all of it comes in one batch."""
+    is_batch: bool = False
+    """Flink's BATCH mode: only final results, and no state is kept."""
     preparation: Preparation | BranchedPreparation | None = None
     """The step on its rows before the first operator; None: there is none."""
     operators: tuple[OperatorPlan, ...]
@@ -106,6 +108,37 @@ class JobPlan:
     def materializer_config(self) -> MaterializerConfig:
         """Configuration of a materializer for this job only."""
         return replace(self.config.materializer, job=self.job)
+
+
+def is_batch_job(mode: str, sources: Iterable[DataFrameSource | CollectionSource]) -> bool:
+    """True if a program runs in Flink's BATCH mode.
+
+    Args:
+        mode: The option `execution.runtime-mode`.
+        sources: All sources of the program.
+
+    Raises:
+        InvalidRequestError: BATCH is set, and a source does not end.
+    """
+    if mode == "streaming":
+        return False
+    is_bounded = all(source.is_bounded for source in sources)
+    if mode == "batch" and not is_bounded:
+        raise InvalidRequestError(
+            "a source does not end (from_dataframe), and execution.runtime-mode is BATCH, in which every source has "
+            "to: set STREAMING or AUTOMATIC, or read with from_collection"
+        )
+    return is_bounded
+
+
+def check_streaming(config: JobConfig, sources: Iterable[DataFrameSource | CollectionSource]) -> None:
+    """Check that a query that a writer starts is in STREAMING mode. Raises `InvalidRequestError`."""
+    if is_batch_job(config.runtime_mode, sources):
+        raise InvalidRequestError(
+            f"execution.runtime-mode is {config.runtime_mode.upper()}, and every source ends, so this is a job in "
+            "BATCH mode, which execute() and execute_and_collect() run: end the stream with sink_to(...), or set "
+            "STREAMING"
+        )
 
 
 def check_query_name(name: str | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from varvite.changelog.types.factory import Types, as_type
 from varvite.storage.errors import InvalidRequestError
@@ -66,6 +66,7 @@ class Transformation:
 class DataFrameSource(Transformation):
     """The rows of a streaming DataFrame."""
 
+    is_bounded: ClassVar[bool] = False
     kind: str = "source"
     dataframe: DataFrame = field(repr=False)
     event_time: EventTime | None
@@ -76,6 +77,7 @@ class DataFrameSource(Transformation):
 class CollectionSource(Transformation):
     """Elements that the program itself holds: a source that ends."""
 
+    is_bounded: ClassVar[bool] = True
     kind: str = "source"
     table: pa.Table = field(repr=False)
 

@@ -20,7 +20,7 @@ from varvite.spark_integration.connectors.running_query import RunningQuery
 from varvite.spark_integration.driver.operator_executor import BatchRedoError, checked_answers, key_group_of
 from varvite.spark_integration.driver.placement.decision import is_one_process
 from varvite.spark_integration.driver.small_batches.batch_size import BatchSizes
-from varvite.spark_integration.driver.small_batches.partition_split import by_partition
+from varvite.spark_integration.driver.small_batches.partition_split import by_partition, in_order_of_time
 from varvite.spark_integration.driver.small_batches.partition_tasks import AnswerTooLargeError, PartitionTasks
 from varvite.spark_integration.driver.small_batches.reading import BoundedReader
 from varvite.spark_integration.driver.small_batches.task_place import TaskPlaces
@@ -225,6 +225,8 @@ class SmallBatches:
     def _operate(self, operator: OperatorPlan, rows: list[pa.RecordBatch], request: BatchRequest) -> TableResult:
         spec = request.operator
         inputs = by_partition(rows, spec.parallelism, spec.max_parallelism, self._reader.batch_rows_max)
+        if spec.is_batch and spec.timestamp_column is not None and rows:
+            rows = in_order_of_time(rows, spec.timestamp_column)
         try:
             answers = self._tasks.run(request, self._functions[operator.uid], inputs, self._limits.answer_max_bytes)
         except AnswerTooLargeError:
