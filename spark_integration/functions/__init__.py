@@ -5,6 +5,7 @@ Keeps I4 in its contracts (fields of a function are a cache; state belongs in ha
 | module | owns |
 |---|---|
 | `stateless` | map, filter, flat_map, process and key functions |
+| `async_io` | functions that wait for services, and their retries |
 | `keyed` | `KeyedProcessFunction`, its contexts, `RuntimeContext` |
 | `keyed_operations` | map, flat_map, filter and reduce as keyed process functions |
 | `connected` | functions on two keyed streams |
