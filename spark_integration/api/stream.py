@@ -39,7 +39,6 @@ from varvite.spark_integration.operators.windows.assigners import (
 )
 from varvite.spark_integration.options.absent import WRITE_WITH_SPARK
 from varvite.spark_integration.options.flink_values import log_without_effect
-from varvite.spark_integration.plan.branches import check_can_meet
 from varvite.spark_integration.plan.column_operators import (
     aggregate_operator,
     group_state_operator,
@@ -300,7 +299,7 @@ class DataStream:
     # --- several streams ---------------------------------------------------------------------------------------------
 
     def union(self, *streams: DataStream) -> DataStream:
-        """The elements of this stream and of others with the same type; possible before the first stateful operator.
+        """The elements of this stream and of others with the same type.
 
         Raises:
             InvalidRequestError: Elements of another type or columns, another environment, or a stateful operator's
@@ -317,13 +316,10 @@ class DataStream:
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """This stream beside another of any type, or a broadcast one, to be read by one function.
 
-        Possible before the first stateful operator.
-
         Raises:
             InvalidRequestError: Another environment, or a stateful operator's output.
         """
-        for stream in (self, ds.input_stream if isinstance(ds, BroadcastStream) else ds):
-            check_can_meet(self._checked_input(stream, "connect"))
+        self._checked_input(ds.input_stream if isinstance(ds, BroadcastStream) else ds, "connect")
         return BroadcastConnectedStream(self, ds) if isinstance(ds, BroadcastStream) else ConnectedStreams(self, ds)
 
     def broadcast(

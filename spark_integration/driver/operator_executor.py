@@ -164,6 +164,10 @@ class OperatorExecutor:
         cached = self._persist(rows, None)
         return cached, cached.count()
 
+    def keep(self, rows: DataFrame) -> DataFrame:
+        """The rows of the input for several operators: they are read once, and kept when they are first executed."""
+        return self._persist(rows, None)
+
     def release(self) -> None:
         """Free the cached answers, and the segments that were handed over."""
         while self._cached:

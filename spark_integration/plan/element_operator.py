@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from varvite.spark_integration.elements.side_by_side import with_side_outputs
-from varvite.spark_integration.functions.output_tag import is_tagged, untagged
+from varvite.spark_integration.functions.output_tag import is_tagged
 from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
     from varvite.spark_integration.elements.arrow_rows import RowReader
     from varvite.spark_integration.elements.side_by_side import ConnectedElements, ConnectedReader
     from varvite.spark_integration.elements.types import ElementReader, ElementType
     from varvite.spark_integration.functions.metrics import MetricRegistry
+    from varvite.spark_integration.plan.input_branches import BranchForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,15 @@ class SideOutput:
     """Output of the last step."""
     steps: tuple[Step, ...] = ()
     """Functions on these elements."""
+    key: KeyStep | None = None
+    """The key function of the operator that reads it."""
+    form: BranchForm | None = None
+    """The form in which an operator reads it beside other streams; None: it goes to a sink."""
+
+    @property
+    def schema(self) -> StructType:
+        """Its columns."""
+        return self.output.schema if self.form is None else self.form.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,10 @@ class ElementOperator:
     """The next operator reads event times: one more column, with that of each element that the function yields."""
     sides: tuple[SideOutput, ...] = ()
     """Side outputs that are read: a column with the output's number, and a struct column for each."""
+    has_main: bool = True
+    """False: the main output is not read, but as one of `sides`."""
+    gives_times: bool = False
+    """Side outputs have the event times of the elements that the function yields."""
 
 
 class OperatorElements:
@@ -73,7 +90,7 @@ class OperatorElements:
         self._writer = operator.output.writer(uid)
         self._chain = FunctionChain(operator.steps, operator.key, place, metrics)
         self._is_followed = bool(operator.steps) or operator.key is not None
-        self.has_times = operator.event_time_out
+        self.has_times = operator.event_time_out or operator.gives_times
         """`columns` takes pairs of an event time and an element."""
         self._sides = [_SideWriter(side, uid, place, metrics) for side in operator.sides]
         self.function: Any = cloudpickle.loads(operator.function)
@@ -95,33 +112,28 @@ class OperatorElements:
             StepError: A function of the chain raised.
             InvalidRequestError: An element does not fit the output's type.
         """
-        tagged: list[Any] = []
+        operator = self._operator
         stamps: Stamps = None
         if self.has_times:
-            pairs = [(stamp, element) for stamp, row in rows for element in self._of_next(row)]
-            stamps, rows = [stamp for stamp, _ in pairs], [element for _, element in pairs]
-        elif self._operator.tag_id is not None:
-            rows = [element for row in rows for element in self._of_next(row)]
-        elif any(map(is_tagged, rows)):
-            tagged = [pair for pair in rows if is_tagged(pair)]
-            rows = untagged(rows)
-        main = self._main_columns(rows, stamps)
-        return with_side_outputs(main, [side.columns(tagged, rows) for side in self._sides]) if self._sides else main
-
-    def _of_next(self, row: Any) -> tuple[Any, ...]:
-        """The element for the next operator that a function has yielded; nothing if it is of another output."""
-        tag_id = self._operator.tag_id
-        if not is_tagged(row):
-            return (row,) if tag_id is None else ()
-        return (row[1],) if row[0].tag_id == tag_id else ()
+            stamps, rows = [stamp for stamp, _ in rows], [row for _, row in rows]
+        has_tagged = any(map(is_tagged, rows))
+        if operator.has_main:
+            elements, times = _of_output(operator.tag_id, rows, stamps, has_tagged=has_tagged)
+        else:
+            elements, times = [], None
+        main = self._main_columns(elements, times)
+        if not self._sides:
+            return main
+        sides = [side.columns(*_of_output(side.tag_id, rows, stamps, has_tagged=has_tagged)) for side in self._sides]
+        return with_side_outputs(main, sides)
 
     def _main_columns(self, rows: list[Any], stamps: Stamps) -> list[pa.Array]:
         if self._is_followed:
             rows = self._operator.yields.conform(rows)
         elements, stamps = self._chain.run(rows, stamps)
         columns = self._writer.columns(elements)
-        if stamps is not None:
-            columns = [*columns, pa.array(stamps, pa.int64())]
+        if self._operator.event_time_out:
+            columns = [*columns, pa.array(stamps or [], pa.int64())]
         return columns if self._operator.key is None else [*columns, self._chain.keys(elements)]
 
     def close(self) -> None:
@@ -131,19 +143,33 @@ class OperatorElements:
             side.chain.close()
 
 
+def _of_output(tag_id: str | None, rows: list[Any], stamps: Stamps, *, has_tagged: bool) -> tuple[list[Any], Stamps]:
+    """The elements of an output among all that a function has yielded, with their event times."""
+    if tag_id is None and not has_tagged:
+        return rows, stamps
+    at = [i for i, row in enumerate(rows) if (row[0].tag_id if is_tagged(row) else None) == tag_id]
+    elements = [rows[i] if tag_id is None else rows[i][1] for i in at]
+    return elements, None if stamps is None else [stamps[i] for i in at]
+
+
 class _SideWriter:
     """A side output in its state worker."""
 
     def __init__(self, side: SideOutput, uid: str, place: ChainPlace, metrics: MetricRegistry | None) -> None:
         self._side = side
+        self.tag_id = side.tag_id
         self._writer = side.output.writer(uid)
-        self.chain = FunctionChain(side.steps, None, place, metrics)
+        self._schema: pa.Schema = to_arrow_schema(side.schema, timezone="UTC")
+        self.chain = FunctionChain(side.steps, side.key, place, metrics)
 
-    def columns(self, tagged: list[Any], main: list[Any]) -> pa.StructArray:
-        """The rows of this output among all elements. Raises `StepError`, `InvalidRequestError`."""
-        side = self._side
-        elements = main if side.tag_id is None else [value for tag, value in tagged if tag.tag_id == side.tag_id]
-        if side.steps:
+    def columns(self, elements: list[Any], stamps: Stamps) -> pa.StructArray:
+        """The rows of this output. Raises `StepError`, `InvalidRequestError`."""
+        side, form = self._side, self._side.form
+        if side.steps or side.key is not None:
             elements = side.yields.conform(elements)
-        elements, _ = self.chain.run(elements)
-        return pa.StructArray.from_arrays(self._writer.columns(elements), names=side.output.schema.names)
+        elements, stamps = self.chain.run(elements, stamps)
+        columns = self._writer.columns(elements)
+        if form is not None:
+            keys = None if side.key is None else self.chain.keys(elements)
+            columns = form.columns(side.output.schema.names, columns, stamps, keys, self._schema)
+        return pa.StructArray.from_arrays(columns, names=side.schema.names)
