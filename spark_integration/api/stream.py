@@ -257,7 +257,7 @@ class DataStream:
         if not field_indexes or not all(isinstance(i, int) and 0 <= i < kind.arity for i in field_indexes):
             raise InvalidRequestError(f"project{field_indexes} of tuples with {kind.arity} fields: give positions")
         output = Types.TUPLE([kind.types[index] for index in field_indexes])
-        return self.map(lambda value: tuple([value[index] for index in field_indexes]), output)
+        return self.map(lambda value: tuple([value[index] for index in field_indexes]), output).name("Projection")
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give each element a timestamp. Possible before the first stateful operator.
@@ -302,8 +302,7 @@ class DataStream:
         """The elements of this stream and of others with the same type.
 
         Raises:
-            InvalidRequestError: Elements of another type or columns, another environment, or a stateful operator's
-                output.
+            InvalidRequestError: Elements of another type or columns, or another environment.
         """
         return self.followed_by(union([self._checked_input(stream, "union") for stream in (self, *streams)]))
 
@@ -317,7 +316,7 @@ class DataStream:
         """This stream beside another of any type, or a broadcast one, to be read by one function.
 
         Raises:
-            InvalidRequestError: Another environment, or a stateful operator's output.
+            InvalidRequestError: Another environment.
         """
         self._checked_input(ds.input_stream if isinstance(ds, BroadcastStream) else ds, "connect")
         return BroadcastConnectedStream(self, ds) if isinstance(ds, BroadcastStream) else ConnectedStreams(self, ds)
