@@ -31,6 +31,14 @@ PROGRESS: Final = ConfigOption(
     "`auto`: `chain` if the query's sources (rate and Kafka) and trigger (one that does not end) allow it. Set `chain` "
     "for other sources only if they keep nothing in the location but where they began.",
 )
+RUNTIME_MODE: Final = ConfigOption(
+    key="execution.runtime-mode",
+    type=choice("streaming", "batch", "automatic"),
+    default="streaming",
+    description="Results of a program that `execute` runs. `streaming`: one for each element. `batch`: of a keyed "
+    "reduction only each key's last one, and no state is kept; every source has to end. `automatic`: `batch` if every "
+    "source ends, else `streaming`. A query that `start()` starts has `streaming` only.",
+)
 MAX_PARALLELISM: Final = ConfigOption(
     key="pipeline.max-parallelism",
     type=INTEGER,

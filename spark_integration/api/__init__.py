@@ -8,6 +8,7 @@ Data flows down from here: streams add nodes to the graph of `plan`, the writer 
 | `environment` | settings, sources, `execute` |
 | `session` | the session of a program that has none, and the Python of its workers |
 | `stream` | `DataStream` and `KeyedStream` |
+| `async_data_stream` | functions that wait for services |
 | `spelling` | keywords in Spark's spelling |
 | `windowed` | windows of a keyed stream, and of all elements |
 | `connected` | two keyed streams for one function |
@@ -19,6 +20,5 @@ Data flows down from here: streams add nodes to the graph of `plan`, the writer 
 | `formats` | the formats of a writer, and their sinks |
 | `writer` | the checks and the start of one query |
 | `job_execution` | the queries of `execute`: sinks, defaults, collecting |
-| `progress` | the job's operators in Spark's progress |
 | `query` | the running query: its errors, its end |
 """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import SparkSession
 
 from varvite.changelog.commit.options import CHANGELOG_ENABLED
-from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM
+from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM, RUNTIME_MODE
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.execution_plan import execution_plan
 from varvite.spark_integration.api.job_execution import collect, nothing_to_execute, start_jobs
@@ -24,7 +24,7 @@ from varvite.spark_integration.options.absent import READ_WITH_SPARK
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varvite.spark_integration.options.execution_config import ExecutionConfig
-from varvite.spark_integration.options.flink_keys import check_runtime_mode, without_flinks_keys
+from varvite.spark_integration.options.flink_keys import without_flinks_keys
 from varvite.spark_integration.options.flink_values import (
     RestartStrategies,
     TimeCharacteristic,
@@ -107,7 +107,7 @@ class StreamExecutionEnvironment:
             value: As text (`"10 min"`), or as a Python value (a bool, an int, a timedelta).
 
         Raises:
-            InvalidRequestError: The option does not exist, or the value does not fit; a runtime mode but STREAMING.
+            InvalidRequestError: The option does not exist, or the value does not fit.
         """
         if isinstance(configuration, str):
             return self._configure({configuration: value})
@@ -186,9 +186,14 @@ class StreamExecutionEnvironment:
         self.set_max_parallelism(max_parallelism)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """No effect for STREAMING. Raises `InvalidRequestError` for BATCH and AUTOMATIC, which have other results."""
-        check_runtime_mode(execution_mode.name)
-        return self
+        """Choose STREAMING (the default), BATCH or AUTOMATIC for `execute`; see docs/guide/pyflink.md.
+
+        Raises:
+            InvalidRequestError: It is none of these.
+        """
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise InvalidRequestError(f"{execution_mode!r} is no runtime mode: give RuntimeExecutionMode.BATCH")
+        return self.configure(RUNTIME_MODE.key, execution_mode.name)
 
     def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> StreamExecutionEnvironment:
         """Take Flink 1's setting. Windows and timers say themselves which time they follow, so it has no effect.

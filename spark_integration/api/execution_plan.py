@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from varvite.spark_integration.plan.transformations import KeyedTransformation
+from varvite.spark_integration.plan.transformations import KeyedTransformation, UnionTransformation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.plan.transformations import GraphSettings, Transformation
@@ -26,13 +26,13 @@ def execution_plan(sinks: Sequence[tuple[Transformation, Sink]], settings: Graph
     nodes: list[dict[str, Any]] = []
     for end, _ in sinks:
         for node in end.lineage():
-            if node in numbers:
+            if node in numbers or isinstance(node, UnionTransformation):
                 continue
             numbers[node] = len(nodes) + 1
             pact = "Operator" if node.inputs else "Data Source"
             nodes.append(_node(node, pact, numbers, settings, parallelism))
     for end, sink in sinks:
-        before = [{"id": numbers[end], "ship_strategy": "FORWARD", "side": "second"}]
+        before = [{"id": numbers[node], "ship_strategy": "FORWARD", "side": "second"} for node in _without_unions(end)]
         name = f"Sink: {type(sink).__name__}"
         described = {"id": len(nodes) + 1, "type": name, "pact": "Data Sink", "contents": name}
         nodes.append({**described, "parallelism": 1, "predecessors": before})
@@ -49,6 +49,17 @@ def _node(
     if node.inputs:
         strategy = "HASH" if isinstance(node, KeyedTransformation) else "FORWARD"
         described["predecessors"] = [
-            {"id": numbers[before], "ship_strategy": strategy, "side": "second"} for before in node.inputs
+            {"id": numbers[before], "ship_strategy": strategy, "side": "second"}
+            for read in node.inputs
+            for before in _without_unions(read)
         ]
     return described
+
+
+def _without_unions(node: Transformation) -> Iterator[Transformation]:
+    """The node, or the streams that it unites: a union is no step of its own."""
+    if not isinstance(node, UnionTransformation):
+        yield node
+    else:
+        for united in node.inputs:
+            yield from _without_unions(united)

@@ -3,7 +3,7 @@
 A query writes the streams and the side outputs that one last stateful operator makes. Others are queries of their own.
 
 * Checkpoint storage: a temporary directory, removed when the query ends, as volatile as Flink's
-  `JobManagerCheckpointStorage`.
+  `JobManagerCheckpointStorage`. So it is for all jobs in BATCH mode, which keep no state.
 * Spark's own progress: below `spark.sql.streaming.checkpointLocation`, if that is set, else in `_spark` in the
   checkpoint storage, if that is a local directory; else nowhere, for sources whose position is in the checkpoints.
 * Parallelism: Spark's `spark.sql.shuffle.partitions`, if that is set, else one partition per core.
@@ -17,17 +17,20 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from varvite.materializer.options.driver import MATERIALIZER_MODE, PARALLELISM
+from varvite.materializer.options.driver import MATERIALIZER_MODE, PARALLELISM, RUNTIME_MODE
+from varvite.spark_integration.api.session import is_one_machine
 from varvite.spark_integration.api.writer import SHUFFLE_PARTITIONS, StreamWriter, location_of_session
 from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator, CollectSink, PrintSink
 from varvite.spark_integration.connectors.several_sinks import SeveralSinks
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
 from varvite.spark_integration.options.levels import session_level
 from varvite.spark_integration.plan.graph import has_several_outputs, last_operator_of, side_output_of
-from varvite.spark_integration.plan.transformations import KeyedTransformation
+from varvite.spark_integration.plan.job import is_batch_job
+from varvite.spark_integration.plan.transformations import KeyedTransformation, sources_of
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.job.options import DIRECTORY
 from varvite.storage.object_stores.open import absolute_url, local_directory
+from varvite.storage.options.table import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,10 +79,11 @@ def start_jobs(environment: ProgramSettings, sinks: Sinks, name: str | None) -> 
     queries = queries_of(sinks)
     if len(queries) > 1:
         log_several(name, len(queries))
+    in_batch_mode = is_batch(environment, sinks)
     started: list[VarviteStreamingQuery] = []
     try:
         for number, of_query in enumerate(queries):
-            started.append(start_job(environment, of_query, job_of(name, number)))
+            started.append(start_job(environment, of_query, job_of(name, number), in_batch_mode=in_batch_mode))
     except BaseException:
         for query in started:
             query.stop()
@@ -110,6 +114,8 @@ def start_job(
     sinks: Sinks,
     name: str | None,
     at_end: Callable[[bool], None] | None = None,
+    *,
+    in_batch_mode: bool,
 ) -> VarviteStreamingQuery:
     """Start the one query of these sinks.
 
@@ -118,6 +124,7 @@ def start_job(
         sinks: Those of one query.
         name: Of the job.
         at_end: Called at the end of the query, as `StreamWriter.at_end` says.
+        in_batch_mode: Flink's BATCH mode, in which no state is kept.
 
     Raises:
         InvalidRequestError: The query cannot be.
@@ -125,10 +132,13 @@ def start_job(
     ends = list(dict.fromkeys(end for end, _ in sinks))
     mains = [end for end in ends if side_output_of(end) is None]
     first = mains[0] if mains else ends[0]
-    writer = StreamWriter(environment, first).query_name(job_name_of(name))
+    batch_directory = Path(temporary_directory()) if in_batch_mode else None
+    state = None if batch_directory is None else str(batch_directory / "state")
+    writer = StreamWriter(environment, first, batch_directory=state, is_mode_decided=True)
+    writer.query_name(job_name_of(name))
     if at_end is not None:
         writer.at_end(at_end)
-    set_defaults(environment, writer, job_name_of(name))
+    set_defaults(environment, writer, job_name_of(name), batch_directory)
     for end, sink in sinks:
         if isinstance(sink, PrintSink):
             operators = [node for node in end.lineage() if isinstance(node, KeyedTransformation)]
@@ -141,15 +151,32 @@ def start_job(
     return writer.start()
 
 
-def set_defaults(environment: ProgramSettings, writer: StreamWriter, job: str) -> None:
-    """Set what is not set, as the module says."""
+def is_batch(environment: ProgramSettings, sinks: Sinks) -> bool:
+    """True if a program with these sinks runs in Flink's BATCH mode. Raises `InvalidRequestError` if it cannot."""
+    levels = environment.code_level(), session_level(environment.spark.conf.getAll)
+    sources = [source for end, _ in sinks for source in sources_of(end)]
+    if not is_batch_job(value_of(RUNTIME_MODE, levels), sources):
+        return False
+    if not is_one_machine(environment.spark):
+        raise InvalidRequestError(
+            f"BATCH mode is for one machine (spark.master=local[*]), and this program runs on several: set "
+            f"{RUNTIME_MODE.key} to STREAMING"
+        )
+    return True
+
+
+def set_defaults(
+    environment: ProgramSettings, writer: StreamWriter, job: str, batch_directory: Path | None = None
+) -> None:
+    """Set what is not set, as the module says; `batch_directory`: place of all that a job in BATCH mode writes."""
     spark = environment.spark
     conf: dict[str, str] = spark.conf.getAll
     levels: tuple[OptionLevel, ...] = (environment.code_level(), session_level(conf))
     storage = next((level.values[DIRECTORY.key] for level in levels if DIRECTORY.key in level.values), None)
-    if storage is None:
-        temporary = Path(temporary_directory())
-        _log.info("no checkpoint storage is set: the state of job %s is in %s until it ends", job, temporary)
+    if storage is None or batch_directory is not None:
+        temporary = batch_directory or Path(temporary_directory())
+        reason = "no checkpoint storage is set" if batch_directory is None else "it is in BATCH mode"
+        _log.info("job %s: %s, so its state is in %s until it ends", job, reason, temporary)
         writer.at_end(lambda _: shutil.rmtree(temporary, ignore_errors=True))
         writer.option(DIRECTORY.key, str(temporary / "state")).option(MATERIALIZER_MODE.key, "off")
         writer.option("checkpointLocation", str(temporary / "spark"))
@@ -177,7 +204,8 @@ def collect(
     if limit is not None and limit < 1:
         raise InvalidRequestError(f"limit is {limit!r}; give a number of elements, at least 1")
     sink = CollectSink(end.elements)
-    query = start_job(environment, [(end, sink)], name, lambda _: sink.end())
+    sinks = [(end, sink)]
+    query = start_job(environment, sinks, name, lambda _: sink.end(), in_batch_mode=is_batch(environment, sinks))
     elements = CloseableIterator(query, sink)
     if limit is None:
         return elements

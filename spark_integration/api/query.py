@@ -20,7 +20,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from varvite.spark_integration.api.job_client import JobClient
-from varvite.spark_integration.api.progress import with_operators
+from varvite.spark_integration.driver.monitoring.operator_progress import with_operators
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError, VarviteError
 

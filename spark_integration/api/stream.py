@@ -39,7 +39,6 @@ from varvite.spark_integration.operators.windows.assigners import (
 )
 from varvite.spark_integration.options.absent import WRITE_WITH_SPARK
 from varvite.spark_integration.options.flink_values import log_without_effect
-from varvite.spark_integration.plan.branches import check_can_meet
 from varvite.spark_integration.plan.column_operators import (
     aggregate_operator,
     group_state_operator,
@@ -258,7 +257,7 @@ class DataStream:
         if not field_indexes or not all(isinstance(i, int) and 0 <= i < kind.arity for i in field_indexes):
             raise InvalidRequestError(f"project{field_indexes} of tuples with {kind.arity} fields: give positions")
         output = Types.TUPLE([kind.types[index] for index in field_indexes])
-        return self.map(lambda value: tuple([value[index] for index in field_indexes]), output)
+        return self.map(lambda value: tuple([value[index] for index in field_indexes]), output).name("Projection")
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give each element a timestamp. Possible before the first stateful operator.
@@ -300,11 +299,10 @@ class DataStream:
     # --- several streams ---------------------------------------------------------------------------------------------
 
     def union(self, *streams: DataStream) -> DataStream:
-        """The elements of this stream and of others with the same type; possible before the first stateful operator.
+        """The elements of this stream and of others with the same type.
 
         Raises:
-            InvalidRequestError: Elements of another type or columns, another environment, or a stateful operator's
-                output.
+            InvalidRequestError: Elements of another type or columns, or another environment.
         """
         return self.followed_by(union([self._checked_input(stream, "union") for stream in (self, *streams)]))
 
@@ -317,13 +315,10 @@ class DataStream:
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """This stream beside another of any type, or a broadcast one, to be read by one function.
 
-        Possible before the first stateful operator.
-
         Raises:
-            InvalidRequestError: Another environment, or a stateful operator's output.
+            InvalidRequestError: Another environment.
         """
-        for stream in (self, ds.input_stream if isinstance(ds, BroadcastStream) else ds):
-            check_can_meet(self._checked_input(stream, "connect"))
+        self._checked_input(ds.input_stream if isinstance(ds, BroadcastStream) else ds, "connect")
         return BroadcastConnectedStream(self, ds) if isinstance(ds, BroadcastStream) else ConnectedStreams(self, ds)
 
     def broadcast(

@@ -34,7 +34,7 @@ from varvite.spark_integration.connectors.sources.collection import CollectionIn
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 from varvite.spark_integration.elements.side_by_side import side_by_side
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
-from varvite.spark_integration.options.job_config import resolve
+from varvite.spark_integration.options.job_config import levels_of_batch_job, resolve
 from varvite.spark_integration.options.levels import option_key, session_level
 from varvite.spark_integration.options.progress_mode import decide_progress
 from varvite.spark_integration.plan.graph import plan_graph, side_output_of
@@ -44,6 +44,7 @@ from varvite.spark_integration.plan.job import (
     check_generic_types,
     check_parallelism,
     check_query_name,
+    check_streaming,
     missing_checkpoint_location,
     take_option,
 )
@@ -53,7 +54,6 @@ from varvite.spark_integration.plan.transformations import (
     DataFrameSource,
     KeyedTransformation,
     Transformation,
-    is_bounded,
     sources_of,
 )
 from varvite.storage.clock import SystemTokens
@@ -103,8 +103,25 @@ class EndOfStream(Protocol):
 class StreamWriter:
     """Sets where and when a stream is written. Every method but `start` returns the writer itself, as Spark's."""
 
-    def __init__(self, environment: ProgramSettings, transformation: Transformation) -> None:
+    def __init__(
+        self,
+        environment: ProgramSettings,
+        transformation: Transformation,
+        *,
+        batch_directory: str | None = None,
+        is_mode_decided: bool = False,
+    ) -> None:
+        """Write a stream.
+
+        Args:
+            environment: Its settings.
+            transformation: The end of the stream.
+            batch_directory: Path for the storage of a program in BATCH mode; None: it is in STREAMING mode.
+            is_mode_decided: The program as a whole has decided the mode; else the query itself has to be in STREAMING.
+        """
         self._environment = environment
+        self._is_mode_decided = is_mode_decided
+        self._batch_directory = batch_directory
         self._transformation = transformation
         side = side_output_of(transformation)
         self._main = transformation if side is None else side.inputs[0]
@@ -251,6 +268,8 @@ class StreamWriter:
         check_worker_python(spark)
         options = dict(self._options)
         plan, private = self._plan(spark, options)
+        if not self._is_mode_decided:
+            check_streaming(plan.config, sources_of(self._transformation))
         limit = memory_warning(spark.sparkContext.getConf().get)
         if limit is not None and plan.operators:
             _log.warning("job %s: %s", plan.job, limit)
@@ -284,7 +303,7 @@ class StreamWriter:
         if self._trigger:
             return self._trigger
         sources = sources_of(self._transformation)
-        if all(map(is_bounded, sources)):
+        if all(source.is_bounded for source in sources):
             return {"availableNow": True}
         intervals = (source.interval_ms for source in sources if isinstance(source, DataFrameSource))
         default_ms = min((interval for interval in intervals if interval is not None), default=None)
@@ -332,7 +351,7 @@ class StreamWriter:
         files = HadoopDirectory(spark, str(location))
         in_chain = _in_chain(files, config, job, is_private=private is not None)
         metadata = in_chain.get("metadata")
-        input_ends = all(map(is_bounded, graph.sources))
+        input_ends = all(source.is_bounded for source in graph.sources)
         check_bounds(graph.sources, self._trigger)
         heartbeat = not input_ends and settle_heartbeat(
             files,
@@ -345,6 +364,7 @@ class StreamWriter:
             input=with_heartbeat(rows) if heartbeat else rows,
             heartbeat=heartbeat,
             input_ends=input_ends,
+            is_batch=self._batch_directory is not None,
             preparation=graph.preparation,
             operators=graph.operators,
             checkpoint_location=str(location),
@@ -377,7 +397,8 @@ class StreamWriter:
     def _levels(self) -> list[OptionLevel]:
         """Levels of options, strongest first."""
         of_query = OPTIONS.read("query option", self._job_options)
-        return [self._environment.code_level(), of_query, session_level(self._environment.spark.conf.getAll)]
+        levels = [self._environment.code_level(), of_query, session_level(self._environment.spark.conf.getAll)]
+        return levels if self._batch_directory is None else levels_of_batch_job(levels, self._batch_directory)
 
     def _with_sides(self, sink: Sink, spark: SparkSession, plan: JobPlan) -> Sink:
         for each in (sink, *self._side_sinks):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark import accumulators
@@ -26,6 +27,7 @@ from varvite.spark_integration.driver.placement.anchors import Anchors
 from varvite.spark_integration.driver.placement.decision import is_one_process
 from varvite.spark_integration.driver.small_batches.executor import SmallBatches
 from varvite.spark_integration.driver.small_batches.way import SPARKS, Way
+from varvite.spark_integration.elements.side_by_side import rows_of_output
 from varvite.spark_integration.functions.pickling import ship
 from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
 from varvite.spark_integration.plan.function_chain import ChainPlace
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
     from varvite.spark_integration.messages.protocol import BatchRequest, OperatorRequest
     from varvite.spark_integration.plan.job import JobPlan
+    from varvite.spark_integration.plan.operator import OperatorInput
     from varvite.spark_integration.plan.preparation import StepFailure
     from varvite.spark_integration.transport.pump import ExecutionNote
     from varvite.storage.format.records import JobRecord
@@ -279,22 +282,36 @@ class BatchExecutor:
         if self._operator_executor is None:
             raise InvariantError("the session of the stream is not prepared")
         results: list[OperatorResult] = []
-        rows = self._apply_preparation(rows, self._chain_place(), reports, is_whole=not self._plan.operators)
+        if any(plan.input is not None and plan.input.preparation is not None for plan in self._plan.operators):
+            rows = self._operator_executor.keep(rows)
+        prepared = self._apply_preparation(rows, self._chain_place(), reports, is_whole=not self._plan.operators)
         if not self._plan.operators:
-            cached, self._input_rows = self._operator_executor.cache(rows)
+            cached, self._input_rows = self._operator_executor.cache(prepared)
             self._prepared_rows = without_failures(cached)
             raise_failures(reports.failures.value)
         for plan, request in zip(self._plan.operators, requests, strict=True):
-            if results:
-                rows = chained_rows(results[-1])
+            if plan.input is not None:
+                read = self._met(plan.input, rows, results, reports)
+            else:
+                read = chained_rows(results[-1]) if results else prepared
             if plan.initial_state is not None and request.base == ORIGIN:
-                rows = plan.initial_state.united_with(rows)
+                read = plan.initial_state.united_with(read)
             try:
-                result = self._operator_executor.run(plan, rows, request, self._functions[plan.uid], reports.executions)
+                result = self._operator_executor.run(plan, read, request, self._functions[plan.uid], reports.executions)
             finally:
                 raise_failures(reports.failures.value)
             results.append(result)
         return results
+
+    def _met(
+        self, read: OperatorInput, rows: DataFrame, results: Sequence[OperatorResult], reports: AttemptAccumulators
+    ) -> DataFrame:
+        """The rows of an operator that reads outputs of several operators, or sources beside them."""
+        parts = [rows_of_output(chained_rows(results[place]), number) for place, number in read.outputs]
+        if read.preparation is not None:
+            failures, latest = reports.failures, reports.latest_ms
+            parts.append(read.preparation.apply(rows, self._chain_place(), failures, latest, is_whole=False))
+        return reduce(lambda united, part: united.union(part), parts)
 
     def _apply_preparation(
         self, rows: DataFrame, place: ChainPlace, reports: AttemptAccumulators, *, is_whole: bool

@@ -149,10 +149,12 @@ class OperatorExecutor:
                 columns_read = plan.prepare.columns_read()
         parallelism, max_parallelism = request.operator.parallelism, request.operator.max_parallelism
         anchor = None if self._anchors is None else self._anchors.of(parallelism)
+        in_order = plan.timestamp_column if request.operator.is_batch else None
         if plan.broadcast is None:
             keyed = keyed_input(rows, plan.key_columns, parallelism, max_parallelism, anchor, columns_read)
+            keyed = keyed if in_order is None else keyed.sortWithinPartitions(quoted(in_order))
         else:
-            keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor)
+            keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor, in_order)
         pump = Pump(encode_message(request), function, executed)
         answer = self._persist(map_in_arrow(keyed, pump, answer_struct(plan.output_schema)), parallelism)
         return OperatorResult(checked_answers(self._collect(answer, request), request, self._inbox), answer)
@@ -161,6 +163,10 @@ class OperatorExecutor:
         """Execute and keep rows that no operator reads; returns their number, too."""
         cached = self._persist(rows, None)
         return cached, cached.count()
+
+    def keep(self, rows: DataFrame) -> DataFrame:
+        """The rows of the input for several operators: they are read once, and kept when they are first executed."""
+        return self._persist(rows, None)
 
     def release(self) -> None:
         """Free the cached answers, and the segments that were handed over."""

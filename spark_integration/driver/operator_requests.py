@@ -53,7 +53,8 @@ def operator_request(
         vectorized=operator.vectorized,
         broadcast=operator.broadcast is not None,
         has_watermark=plan.has_watermark,
-        follows=operator.uid != plan.operators[0].uid,
+        follows=operator.uid != plan.operators[0].uid and (operator.input is None or bool(operator.input.outputs)),
+        is_batch=plan.is_batch,
         inbox=inbox,
     )
 

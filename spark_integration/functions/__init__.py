@@ -5,6 +5,7 @@ Keeps I4 in its contracts (fields of a function are a cache; state belongs in ha
 | module | owns |
 |---|---|
 | `stateless` | map, filter, flat_map, process and key functions |
+| `async_io` | functions that wait for services, and their retries |
 | `keyed` | `KeyedProcessFunction`, its contexts, `RuntimeContext` |
 | `keyed_operations` | map, flat_map, filter and reduce as keyed process functions |
 | `connected` | functions on two keyed streams |
@@ -13,7 +14,6 @@ Keeps I4 in its contracts (fields of a function are a cache; state belongs in ha
 | `vectorized` | keyed functions of Arrow batches |
 | `checkpointed` | `CheckpointedFunction` and its raw state |
 | `timers` | the timer service |
-| `timer_hearing` | if timers have an effect |
 | `metrics` | metrics of functions |
 | `watermark_strategy` | timestamps and watermarks |
 | `returned` | checks of what a function returns |

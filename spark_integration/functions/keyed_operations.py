@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from varvite.changelog.api.descriptors import ValueStateDescriptor
 from varvite.changelog.api.functions import Function, ReduceFunction
+from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
 from varvite.spark_integration.elements.row_values import row_values
 from varvite.spark_integration.functions.implicit_state import HasImplicitState, ImplicitState, state_of_elements
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
@@ -92,12 +93,30 @@ class KeyedReduce(KeyedFunction, HasImplicitState):
         self._state = runtime_context.get_state(ValueStateDescriptor(REDUCE_STATE, self._elements.state_type))
         self._rows = row_values(self._elements)
 
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:  # noqa: ARG002
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:  # noqa: ARG002
         combined, rows = self._state.value(), self._rows
         if combined is not None:
             value = self._reduce(combined if rows is None else rows.outward(combined), value)
         self._state.update(value if rows is None else rows.inward(value))
         return (value,)
+
+    def in_batch(self) -> FinalReduce:
+        """The same for BATCH mode."""
+        return FinalReduce(self.function, self._elements)
+
+
+class FinalReduce(KeyedReduce):
+    """Combines the elements of a key, and gives the combination of all of them at the end."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
+        if self._state.value() is None:
+            ctx.timer_service().register_event_time_timer(TIME_MAX_MS)
+        super().process_element(value, ctx)
+        return None
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any]:  # noqa: ARG002
+        combined: Any = self._state.value()
+        return (combined if self._rows is None else self._rows.outward(combined),)
 
 
 class AccumulateFunction(ReduceFunction[Any]):

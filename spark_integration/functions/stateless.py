@@ -125,5 +125,6 @@ def check_function(function: Any, kind: type[Function], caller: str, *, callable
     if isinstance(function, type) and issubclass(function, Function):
         raise InvalidRequestError(f"{caller} takes an instance: {function.__name__}(), not {function.__name__}")
     if not isinstance(function, kind) and not (callables and callable(function)):
-        takes = f"a {kind.__name__}{' or a callable' if callables else ''}"
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        takes = f"{article} {kind.__name__}{' or a callable' if callables else ''}"
         raise InvalidRequestError(f"{caller} takes {takes}, not {type(function).__name__}")

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from varvite.changelog.keyed.timers import TimeDomain, timer_schema
+from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class KeyedTimerService(TimerService):
         self._timers: dict[TimeDomain, KeyedTimers] = {}
         self._time_ms = 0
         self._watermark_ms: int | None = None
+        self._due_until_ms = 0
+        """Processing time up to which timers are due."""
 
     def open(self, namespace_type: TypeInformation | None = None) -> None:
         """Open the timers in the state; else the first batch does it.
@@ -136,8 +139,12 @@ class KeyedTimerService(TimerService):
         """Begin a batch with its time and watermark."""
         if not self._is_open:
             self.open()
-        self._time_ms = time_ms
+        self._time_ms = self._due_until_ms = time_ms
         self._watermark_ms = watermark_ms
+
+    def end_time(self) -> None:
+        """Let every timer be due, up to the next batch: no time comes after this one."""
+        self._watermark_ms = self._due_until_ms = TIME_MAX_MS
 
     def current_processing_time(self) -> int:
         return self._time_ms
@@ -175,7 +182,7 @@ class KeyedTimerService(TimerService):
     def pop_due(self) -> tuple[TimeDomain, DueTimer] | None:
         """Remove and return the next due timer, event time before processing time; None if none is due."""
         for domain, until_ms in ((TimeDomain.EVENT_TIME, self._watermark_ms),
-                                 (TimeDomain.PROCESSING_TIME, self._time_ms)):  # fmt: skip
+                                 (TimeDomain.PROCESSING_TIME, self._due_until_ms)):  # fmt: skip
             timers = self._timers.get(domain)
             if timers is not None and until_ms is not None:
                 due = timers.pop_due(until_ms)

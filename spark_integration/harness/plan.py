@@ -114,6 +114,11 @@ def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessP
     operator_node = DataStream(environment, _operator(end))
     sides = [operator_node.get_side_output(tag) for tag in settings.side_outputs]
     graph = plan_graph(end, environment.graph_settings, [side.transformation for side in sides])
+    if len(graph.operators) != 1:
+        raise InvalidRequestError(
+            "the program unites what its stateful operator yields with another stream: let the harness' program end "
+            "with the operator, and unite its output in the test"
+        )
     operator = graph.operators[0]
     if operator.prepare is not None or operator.initial_state is not None or operator.broadcast is not None:
         raise InvalidRequestError(
@@ -122,6 +127,10 @@ def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessP
             operator=operator.uid,
         )
     config = resolve([environment.code_level()])
+    if config.runtime_mode == "batch":
+        raise InvalidRequestError(
+            "execution.runtime-mode is BATCH, but a harness runs one batch after the other: leave the option out"
+        )
     check_generic_types(JOB, graph.operators, (), allowed=config.generic_types)
     preparation = graph.preparation
     takes_timestamps = operator.timestamp_column is None

@@ -125,6 +125,8 @@ class OperatorRequest(StateSpec, frozen=True, kw_only=True):
     """A watermark may come, in this batch or a later one."""
     follows: bool = False
     """Its input comes from another operator, before the watermark of the batch, as in Flink."""
+    is_batch: bool = False
+    """Flink's BATCH mode: elements come in order of event time, and at the end every timer is due."""
     inbox: str = ""
     """Directory where a worker on the driver's machine hands its segment over (`segment_inbox`); "" nowhere."""
 

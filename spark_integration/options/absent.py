@@ -17,9 +17,6 @@ BOTH_WITH_SPARK: Final = f"{READ_WITH_SPARK}; {WRITE_WITH_SPARK}"
 NO_SCHEMAS: Final = (
     "records become elements, and elements records, in a map() function or in Spark's from_json, from_csv and to_json"
 )
-NO_ASYNC: Final = (
-    "call the service in map() or flat_map(); with many calls, several at once in a VectorizedProcessFunction"
-)
 NO_ASSIGNER: Final = "what an assigner of your own does, a KeyedProcessFunction with state and timers can do"
 NO_JAVA: Final = "there is no Flink below it, and so no Java object"
 

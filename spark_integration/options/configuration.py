@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class RuntimeExecutionMode(enum.Enum):
-    """Modes of execution; varvite has STREAMING only."""
+    """Modes of execution, with PyFlink's numbers."""
 
     STREAMING = 0
     BATCH = 1

@@ -1,6 +1,6 @@
-"""Keys of Flink's configuration that varvite has no option for: those that are taken, and those that are refused. Pure.
+"""Keys of Flink's configuration that varvite has no option for: those that are taken, without effect. Pure.
 
-A program that sets them still runs, with one warning that lists them. A key that would change results is refused.
+A program that sets them still runs, with one warning that lists them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.materializer.options.table import OPTIONS
-from varvite.storage.errors import InvalidRequestError
 from varvite.storage.options.declaration import CONF_PREFIX
 
 if TYPE_CHECKING:
@@ -77,7 +76,6 @@ _FULFILLED: Final[Mapping[str, frozenset[str]]] = {
     "state.checkpoint-storage": frozenset({"filesystem"}),
 }
 """Values, in lower case, that ask for no more than varvite does anyway: no warning."""
-RUNTIME_MODE: Final = "execution.runtime-mode"
 
 
 def without_flinks_keys(settings: Mapping[str, Any], stacklevel: int) -> dict[str, Any]:
@@ -86,19 +84,14 @@ def without_flinks_keys(settings: Mapping[str, Any], stacklevel: int) -> dict[st
     Args:
         settings: Key, with or without `spark.varvite.`, → value.
         stacklevel: Of the warning, seen from the caller: 1 is its line.
-
-    Raises:
-        InvalidRequestError: The runtime mode is not STREAMING.
     """
     useless = []
     ours = {}
     for key, value in settings.items():
         plain = key.removeprefix(CONF_PREFIX)
         text = str(value).strip().lower()
-        if plain in OPTIONS or not (plain == RUNTIME_MODE or _WITHOUT_EFFECT.match(plain)):
+        if plain in OPTIONS or not _WITHOUT_EFFECT.match(plain):
             ours[key] = value
-        elif plain == RUNTIME_MODE and value is not None:
-            check_runtime_mode(text.upper())
         elif value is not None and text not in _FULFILLED.get(plain, ()):
             useless.append(plain)
     if useless:
@@ -109,13 +102,3 @@ def without_flinks_keys(settings: Mapping[str, Any], stacklevel: int) -> dict[st
             stacklevel=stacklevel + 1,
         )
     return ours
-
-
-def check_runtime_mode(name: str) -> None:
-    """Refuse what is not STREAMING. Raises `InvalidRequestError`: other modes have other results."""
-    if name != "STREAMING":
-        raise InvalidRequestError(
-            f"the runtime mode {name} is not possible: over a collection it gives only the last result of each key, "
-            "and varvite gives a result for each element. Set STREAMING, in which collections end as well, and take "
-            "the last result of each key from the output"
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from varvite.changelog.commit import options as commits
 from varvite.changelog.commit.gathered_segments import share_bytes
@@ -24,15 +24,13 @@ from varvite.storage.job.log_store import FILESYSTEM
 from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.open import absolute_url, open_store
 from varvite.storage.options.declaration import CONF_PREFIX, options_of
-from varvite.storage.options.table import value_of, values_for
+from varvite.storage.options.table import OptionLevel, value_of, values_for
 from varvite.storage.transfer import options as transfer
 from varvite.storage.transfer.download import DownloadPolicy
 from varvite.storage.transfer.upload import UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from varvite.storage.options.table import OptionLevel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +63,7 @@ class JobConfig:
     upload_attempts_max: int = transfer.UPLOAD_ATTEMPTS.field()
     upload_in_flight_max_bytes: int = transfer.UPLOAD_IN_FLIGHT.field()
     upload_deadline_ms: int = transfer.UPLOAD_DEADLINE.field()
+    runtime_mode: Literal["streaming", "batch", "automatic"] = driver.RUNTIME_MODE.field()
     checkpoint_interval_ms: int | None = driver.CHECKPOINT_INTERVAL.field()
     progress: str = driver.PROGRESS.field()
     retained_checkpoints: int = commits.RETAINED.field()
@@ -236,3 +235,30 @@ def _materializer(
     if not value_of(PERIODIC_ENABLED, levels):
         values["interval_ms"] = None
     return MaterializerConfig(**values, storage_options=storage_options)
+
+
+_OF_KEPT_STATE: Final = (
+    storage.DIRECTORY, storage.KEY_PROVIDER, storage.LOG_STORAGE, storage.LOG_BASE_PATH, driver.MATERIALIZER_MODE,
+    local.FROM_LOCAL, start.START_PATH,
+)  # fmt: skip
+
+
+def levels_of_batch_job(levels: Sequence[OptionLevel], directory: str) -> list[OptionLevel]:
+    """The levels of a job in BATCH mode, which keeps no state: its storage is a directory of its own.
+
+    Args:
+        levels: Those of the program, strongest first.
+        directory: Path of the storage.
+
+    Raises:
+        InvalidRequestError: The job is to start from a state.
+    """
+    if any(start.START_PATH.key in level.values for level in levels):
+        raise InvalidRequestError(
+            f"{start.START_PATH.key} is set, but a job in BATCH mode begins without state: leave it out, or set "
+            f"{driver.RUNTIME_MODE.key} to STREAMING"
+        )
+    kept = {option.key for option in _OF_KEPT_STATE}
+    others = [{key: value for key, value in level.values.items() if key not in kept} for level in levels]
+    values = {storage.DIRECTORY.key: directory, driver.MATERIALIZER_MODE.key: "off"}
+    return [OptionLevel("BATCH mode", values, {}), *[OptionLevel("below it", each, {}) for each in others]]

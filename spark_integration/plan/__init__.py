@@ -8,10 +8,10 @@ Invariants: I3 (an error in front of the first operator reaches the driver befor
 | `stateless` | adding sources, steps, unions, side outputs |
 | `keyed` | adding stateful operators |
 | `column_operators` | adding `aggregate` and Spark's stateful operations |
-| `operator` | `OperatorPlan`, and the checks of its parts |
+| `operator` | `OperatorPlan` with its input, and the checks of its parts |
 | `job` | `JobPlan`, and the checks of a query |
 | `graph` | planning a graph |
-| `branches` | planning unions and connected streams |
+| `branches` | planning unions and connected streams: the ways to an operator |
 | `fusion` | steps in a row as one |
 | `function_chain` | a chain of stateless functions at work |
 | `preparation` | the one step before the first operator |
@@ -19,5 +19,4 @@ Invariants: I3 (an error in front of the first operator reaches the driver befor
 | `input_watermarks` | the watermark of several inputs |
 | `element_operator` | a keyed function with the steps after it |
 | `broadcast_input` | distributing rows and broadcast rows |
-| `initial_state` | rows of an operator's first batch |
 """

@@ -1,125 +1,190 @@
-"""Plans unions and connected streams: the branches that lead to the first operator."""
+"""Plans unions and connected streams: the ways that lead to an operator, from sources and from other operators."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from varvite.spark_integration.elements.side_by_side import ConnectedElements
 from varvite.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
-from varvite.spark_integration.plan.input_branches import BranchedPreparation, InputBranch
+from varvite.spark_integration.plan.input_branches import BranchedPreparation, BranchForm, InputBranch
 from varvite.spark_integration.plan.input_watermarks import InputDelay
 from varvite.spark_integration.plan.transformations import (
     CollectionSource,
     DataFrameSource,
     KeyedTransformation,
     KeyFunction,
+    SideOutputTransformation,
     StepTransformation,
+    StreamKey,
     Transformation,
-    UnionTransformation,
 )
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.functions.pickling import PickledFunction
     from varvite.spark_integration.plan.transformations import EventTime, GraphSettings
 
 Source = DataFrameSource | CollectionSource
-Path = tuple[Source, tuple[StepTransformation, ...]]
-"""A source, and the steps after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A way to a node without a stateful operator on it."""
+
+    origin: Source | KeyedTransformation
+    """The beginning: a source, or the last stateful operator before the node."""
+    steps: tuple[StepTransformation, ...] = ()
+    """The steps after it."""
+    tag: SideOutputTransformation | None = None
+    """The side output of the operator that the steps read; None: its main output."""
+
+    @property
+    def elements(self) -> ElementType:
+        """The elements at the end."""
+        return self.steps[-1].elements if self.steps else (self.tag or self.origin).elements
+
+    @property
+    def is_timed(self) -> bool:
+        """True if elements of the source have event times at the end."""
+        event_time = self.origin.event_time if isinstance(self.origin, DataFrameSource) else None
+        has_column = event_time is not None and event_time.column is not None
+        return has_column or any(step.step == "timestamps" for step in self.steps)
 
 
 def paths_to(node: Transformation) -> Iterator[Path]:
-    """Every path from a source to a node.
-
-    Raises:
-        InvalidRequestError: A stateful operator is on a path.
-    """
-    if isinstance(node, DataFrameSource | CollectionSource):
-        yield node, ()
+    """Every path to a node. Raises `InvalidRequestError` if time stamps are assigned behind a stateful operator."""
+    if isinstance(node, DataFrameSource | CollectionSource | KeyedTransformation):
+        yield Path(node)
+    elif isinstance(node, SideOutputTransformation):
+        yield from (Path(operator, (), node) for operator in node.inputs if isinstance(operator, KeyedTransformation))
     elif isinstance(node, StepTransformation):
-        for source, steps in paths_to(node.inputs[0]):
-            yield source, (*steps, node)
-    elif isinstance(node, UnionTransformation):
+        for path in paths_to(node.inputs[0]):
+            if node.step == "timestamps" and isinstance(path.origin, KeyedTransformation):
+                raise InvalidRequestError(
+                    "assign_timestamps_and_watermarks is possible before the first stateful operator only; call it "
+                    "there"
+                )
+            yield replace(path, steps=(*path.steps, node))
+    else:
         for before in node.inputs:
             yield from paths_to(before)
-    else:
-        raise _stateful(node)
 
 
-def check_can_meet(node: Transformation) -> None:
-    """Check that a stream can be united or connected. Raises `InvalidRequestError`."""
-    for before in node.lineage():
-        if isinstance(before, KeyedTransformation):
-            raise _stateful(before)
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The ways that lead to an operator, or to the end of a program."""
 
+    operator: KeyedTransformation | None
+    """None: to the end."""
+    paths: tuple[tuple[int, Path], ...]
+    """Each with the number of the input of the operator that it leads to."""
+    inputs: tuple[ElementType, ...]
+    """Elements of each input."""
 
-def _stateful(node: Transformation) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"a stream that a stateful operator ({node.kind}) has made cannot be united or connected: unite and connect "
-        "streams before the first stateful operator, or write this one and read it in a job of its own"
-    )
+    @staticmethod
+    def at(node: Transformation, operator: KeyedTransformation | None = None) -> Meeting:
+        """The ways to an operator, or to a node behind the last one."""
+        inputs = (node,) if operator is None else operator.inputs
+        paths = tuple((number, path) for number, before in enumerate(inputs) for path in paths_to(before))
+        return Meeting(operator, paths, tuple(before.elements for before in inputs))
+
+    @property
+    def is_single(self) -> bool:
+        """True if there is one way, to an operator with one input or to the end."""
+        return len(self.paths) == 1 and not self.connected
+
+    @property
+    def connected(self) -> tuple[StreamKey, ...]:
+        """The key of each connected stream."""
+        return self.operator.connected if self.operator else ()
+
+    @property
+    def sourced(self) -> tuple[tuple[int, Path], ...]:
+        """The paths from sources."""
+        return tuple((n, path) for n, path in self.paths if not isinstance(path.origin, KeyedTransformation))
+
+    @property
+    def behind(self) -> tuple[tuple[int, Path, KeyedTransformation], ...]:
+        """The paths from operators, with these."""
+        return tuple((n, path, path.origin) for n, path in self.paths if isinstance(path.origin, KeyedTransformation))
+
+    def key_of(self, number: int) -> KeyFunction | None:
+        """The key function of an input; None: its key is in columns, or there is none."""
+        if self.connected:
+            return self.connected[number].function
+        return self.operator.key if self.operator else None
+
+    def form(self, number: int, *, event_time_out: bool) -> BranchForm:
+        """The form of the rows of an input."""
+        operator, connected = self.operator, self.connected
+        key = operator.key if operator else None
+        is_computed = self.key_of(number) is not None
+        return BranchForm(
+            whole=ConnectedElements(self.inputs) if connected else self.inputs[0],
+            number=number if connected else None,
+            key_columns=connected[number].columns if connected and not is_computed else (),
+            key_type=connected[0].key_type if connected else key.key_type if key else None,
+            event_time_out=event_time_out,
+        )
 
 
 def plan_branches(
-    head: UnionTransformation | KeyedTransformation,
-    steps: Sequence[StepTransformation],
-    operator: KeyedTransformation | None,
-    sources: Sequence[Source],
-    settings: GraphSettings,
+    meeting: Meeting, sources: Sequence[Source], settings: GraphSettings, *, first_branch: int, event_time_out: bool
 ) -> tuple[BranchedPreparation, tuple[InputDelay, ...]]:
-    """The branches that lead to the first operator, and the watermark of each.
+    """The branches that lead from sources to an operator, or to the end, and the watermark of each.
 
     Args:
-        head: A union, or the operator that reads connected streams.
-        steps: Steps between the union and the operator.
-        operator: The first operator; None: the job has none.
+        meeting: The ways there.
         sources: All sources; a branch refers to its source by position.
         settings: Names of the steps.
+        first_branch: Number of the first branch in the job.
+        event_time_out: Add a column with the event time.
 
     Raises:
-        InvalidRequestError: A stateful operator is on a path.
+        InvalidRequestError: The watermark of a source cannot be told.
     """
-    connected = head.connected if isinstance(head, KeyedTransformation) else ()
     branches: list[InputBranch] = []
     delays: list[InputDelay] = []
-    functions = [step.function for step in steps]
-    for number, node in enumerate(head.inputs if connected else (head,)):
-        key = connected[number].function if connected else operator.key if operator else None
-        columns = connected[number].columns if connected and key is None else ()
-        for source, before in paths_to(node):
-            branch, delay = _branch(source, (*before, *steps), key, settings)
-            stream = number if connected else None
-            branches.append(replace(branch, source=sources.index(source), key_columns=columns, number=stream))
-            delays.append(delay)
-            functions += [step.function for step in before]
+    functions: list[PickledFunction] = []
+    form = meeting.form(0, event_time_out=event_time_out)
+    for number, path in meeting.sourced:
+        key, of_input = meeting.key_of(number), meeting.form(number, event_time_out=event_time_out)
+        branch, delay = _branch(path, key, settings)
+        source: Any = path.origin
+        numbered = replace(
+            branch, source=sources.index(source), key_columns=of_input.key_columns, number=of_input.number
+        )
+        branches.append(numbered)
+        delays.append(delay)
+        functions += [step.function for step in path.steps]
         if key is not None:
             functions.append(key.function)
-    timed = any(b.event_time_from or any(s.kind == "timestamps" for s in b.timing) for b in branches)
-    key_type = connected[0].key_type if connected else operator.key.key_type if operator and operator.key else None
-    output = ConnectedElements(tuple(node.elements for node in head.inputs)) if connected else branches[0].output
     preparation = BranchedPreparation(
         branches=tuple(branches),
-        output=output,
-        key_type=key_type,
-        event_time_out=timed and operator is not None,
+        output=form.whole,
+        key_type=form.key_type,
+        event_time_out=event_time_out,
+        first_branch=first_branch,
         broadcasts=broadcasts_of(functions),
     )
     return preparation, tuple(delays)
 
 
-def _branch(
-    source: Source, path: Sequence[StepTransformation], key: KeyFunction | None, settings: GraphSettings
-) -> tuple[InputBranch, InputDelay]:
+def _branch(path: Path, key: KeyFunction | None, settings: GraphSettings) -> tuple[InputBranch, InputDelay]:
+    source: Any = path.origin
+    steps = path.steps
     source_time = source.event_time if isinstance(source, DataFrameSource) else None
-    assigned = [i for i, step in enumerate(path) if step.step == "timestamps"]
+    assigned = [i for i, step in enumerate(steps) if step.step == "timestamps"]
     timed = assigned[-1] + 1 if assigned else 0
-    fused = fused_steps(path, settings, is_followed=key is not None)
+    fused = fused_steps(steps, settings, is_followed=key is not None)
     branch = InputBranch(
         source=0,
         input=source.elements,
-        output=path[-1].elements if path else source.elements,
+        output=path.elements,
         timing=fused[:timed],
         steps=fused[timed:],
         key=key_step(key),
@@ -128,7 +193,7 @@ def _branch(
         number=None,
     )
     if assigned:
-        last = path[assigned[-1]]
+        last = steps[assigned[-1]]
         return branch, InputDelay(last.watermark_delay_ms, last.idle_timeout_ms)
     if source_time is not None and source_time.spark_watermarks:
         _check_own_watermark(source, source_time)

@@ -51,9 +51,17 @@ class BroadcastInput:
     """Columns of the other stream's rows."""
 
     def distributed(
-        self, rows: DataFrame, parallelism: int, max_parallelism: int, placement: Placement | None = None
+        self,
+        rows: DataFrame,
+        parallelism: int,
+        max_parallelism: int,
+        placement: Placement | None = None,
+        in_order: str | None = None,
     ) -> DataFrame:
-        """The rows with their key group, each in its shuffle partition, broadcast rows first."""
+        """The rows with their key group, each in its shuffle partition, broadcast rows first.
+
+        Rows that are not broadcast are in the order of the column `in_order`; None: in that of the input.
+        """
         is_broadcast = f"{INPUT_COLUMN} = {BROADCAST}"
         place = f"IF({is_broadcast}, {_BEFORE_ALL}L, 0L) + monotonically_increasing_id() AS {_PLACE_COLUMN}"
         groups = f"transform(sequence(0L, {parallelism - 1}L), p -> {_first_group('p', parallelism, max_parallelism)})"
@@ -62,7 +70,10 @@ class BroadcastInput:
         key_group = f"explode_outer(IF({is_broadcast}, {groups}, array({group}))) AS {KEY_GROUP_COLUMN}"
         copied = rows.selectExpr("*", place).selectExpr("*", key_group)
         divided = to_partitions(copied, parallelism, max_parallelism, placement)
-        return divided.sortWithinPartitions(_PLACE_COLUMN).drop(_PLACE_COLUMN)
+        order = [_PLACE_COLUMN]
+        if in_order is not None:
+            order = [f"IF({is_broadcast}, NULL, {quoted(in_order)})", _PLACE_COLUMN]
+        return divided.sortWithinPartitions(*map(F.expr, order)).drop(_PLACE_COLUMN)
 
     def group_of(self, parallelism: int, max_parallelism: int) -> str:
         """The key group of each row, null if it is a broadcast row, as a named expression."""

@@ -22,9 +22,9 @@ from varvite.spark_integration.operators.processors.stateful_processor import (
     ProcessorFunction,
     check_processor,
 )
-from varvite.spark_integration.plan.initial_state import InitialState
 from varvite.spark_integration.plan.keyed import event_time_before, has_watermark, keyed_operator
 from varvite.spark_integration.plan.operator import (
+    InitialState,
     check_columns,
     check_uid,
     elements_of,

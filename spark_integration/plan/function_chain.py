@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 
 from varvite.changelog.api.functions import Function
 from varvite.changelog.working_stores.timer_form import held_ms
+from varvite.spark_integration.functions.async_io import AsyncWait, ElementError
 from varvite.spark_integration.functions.keyed import MIN_WATERMARK, NoKeyedState, OperatorRuntimeContext
 from varvite.spark_integration.functions.output_tag import is_tagged, untagged
 from varvite.spark_integration.functions.returned import returned
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.functions.metrics import MetricRegistry
 
-StepKind = Literal["map", "flat_map", "filter", "process", "timestamps"]
+StepKind = Literal["map", "flat_map", "filter", "process", "timestamps", "async_wait"]
 Stamps = list[int | None] | None
 """Event times, one for each element, milliseconds; None if the stream has none."""
 _SHORT: Final = reprlib.Repr()
@@ -286,6 +287,21 @@ def _spread(call: Callable[[Any, int | None], Any], name: str) -> Any:
     return run
 
 
+def _async_wait(wait: AsyncWait, name: str) -> Any:
+    def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
+        try:
+            results = wait.results(elements)
+        except ElementError as failed:
+            raise StepError(name, _SHORT.repr(elements[failed.position]), failed.cause) from failed.cause
+        except user_code_raises() as error:
+            raise StepError(name, None, error) from error
+        if stamps is not None:
+            stamps = [stamps[position] for position, result in results for _ in result]
+        return [element for _, result in results for element in result], stamps
+
+    return run
+
+
 def _timestamps(assigner: Any, name: str) -> Any:
     call = assigner.extract_timestamp
 
@@ -327,4 +343,5 @@ _RUNS: Final[dict[StepKind, Callable[[Any, str], Any]]] = {
     "filter": _filter,
     "process": _process,
     "timestamps": _timestamps,
+    "async_wait": _async_wait,
 }

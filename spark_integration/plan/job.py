@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.schema.pickled import GENERIC_TYPES, is_generic
 from varvite.spark_integration.options.progress_mode import IN_SPARK_LOG, ProgressMode
-from varvite.spark_integration.plan.transformations import CollectionSource, is_bounded
+from varvite.spark_integration.plan.transformations import CollectionSource
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.layout import check_job_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -45,6 +45,8 @@ class JobPlan:
     """There are heartbeats."""
     input_ends: bool = False
     """The input ends, as collections do, and all of it comes in one batch."""
+    is_batch: bool = False
+    """Flink's BATCH mode: only final results, and no state is kept."""
     preparation: Preparation | BranchedPreparation | None = None
     """The step on its rows before the first operator; None: there is none."""
     operators: tuple[OperatorPlan, ...]
@@ -108,6 +110,38 @@ class JobPlan:
         return replace(self.config.materializer, job=self.job)
 
 
+def is_batch_job(mode: str, sources: Iterable[DataFrameSource | CollectionSource]) -> bool:
+    """True if a program runs in Flink's BATCH mode.
+
+    Args:
+        mode: The option `execution.runtime-mode`.
+        sources: All sources of the program.
+
+    Raises:
+        InvalidRequestError: BATCH is set, and a source does not end.
+    """
+    if mode == "streaming":
+        return False
+    is_bounded = all(source.is_bounded for source in sources)
+    if mode == "batch" and not is_bounded:
+        raise InvalidRequestError(
+            "a source does not end (a DataFrame, files that are monitored, Kafka without set_bounded), and "
+            "execution.runtime-mode is BATCH, in which every source has to: set STREAMING or AUTOMATIC, or give the "
+            "source an end"
+        )
+    return is_bounded
+
+
+def check_streaming(config: JobConfig, sources: Iterable[DataFrameSource | CollectionSource]) -> None:
+    """Check that a query that a writer starts is in STREAMING mode. Raises `InvalidRequestError`."""
+    if is_batch_job(config.runtime_mode, sources):
+        raise InvalidRequestError(
+            f"execution.runtime-mode is {config.runtime_mode.upper()}, and every source ends, so this is a job in "
+            "BATCH mode, which execute() and execute_and_collect() run: end the stream with sink_to(...), or set "
+            "STREAMING"
+        )
+
+
 def check_query_name(name: str | None) -> str:
     """Check the name of the job. Raises `InvalidRequestError`."""
     if not name:
@@ -152,9 +186,9 @@ def check_bounds(sources: Sequence[DataFrameSource | CollectionSource], trigger:
     Raises:
         InvalidRequestError: It would not be. Collections are in any case.
     """
-    if not any(is_bounded(source) and not isinstance(source, CollectionSource) for source in sources):
+    if not any(source.is_bounded and not isinstance(source, CollectionSource) for source in sources):
         return
-    if not all(map(is_bounded, sources)):
+    if not all(source.is_bounded for source in sources):
         raise InvalidRequestError(
             "the job has a source that ends, and another one that does not: read both without an end "
             "(monitor_continuously for files; no set_bounded for Kafka), or the one that ends with from_collection"

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.functions.keyed_operations import KeyedFunction
     from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
-    from varvite.spark_integration.plan.initial_state import InitialState
-    from varvite.spark_integration.plan.operator import OperatorPlan
+    from varvite.spark_integration.plan.operator import InitialState, OperatorPlan
     from varvite.spark_integration.plan.transformations import GraphSettings, Transformation
 
 

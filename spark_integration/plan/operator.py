@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -25,13 +26,14 @@ from varvite.changelog.types import collections as collection
 from varvite.changelog.types.basic import FloatingType
 from varvite.changelog.types.composites import CompositeType
 from varvite.changelog.types.factory import Types, as_type
+from varvite.spark_integration.elements.arrow_rows import quoted
 from varvite.spark_integration.elements.columns import value_column
 from varvite.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
 from varvite.spark_integration.functions.implicit_state import HasImplicitState
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.pickling import PickledFunction, pickle_with_broadcasts
 from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
-from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
+from varvite.spark_integration.operators.processors.grouped_function import INITIAL_COLUMN, GroupedFunction
 from varvite.spark_integration.operators.processors.stateful_processor import ProcessorFunction
 from varvite.storage.errors import InvalidRequestError
 
@@ -39,13 +41,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from varvite.changelog.types.wire import WireType
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.functions.implicit_state import ImplicitState
     from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
     from varvite.spark_integration.plan.broadcast_input import BroadcastInput
-    from varvite.spark_integration.plan.initial_state import InitialState
+    from varvite.spark_integration.plan.input_branches import BranchedPreparation
 
 PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
 UNNAMED: Final = "unnamed"
@@ -61,6 +64,36 @@ _CASTS: Final = {
 """Names of Spark's types that cannot be read, some of which older versions of it do not have."""
 _UID_BYTES_MAX: Final = 200
 """A uid becomes one path segment; local file systems take 255 bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialState:
+    """Rows that go to an operator with the job's first batch, each to the partition of its key.
+
+    They belong to each attempt of that batch (I3). Once a batch is committed they are never read again.
+    """
+
+    rows: DataFrame = field(repr=False)
+    columns: tuple[str, ...]
+    """Columns that make the key, in the order of the operator's key columns."""
+    key_columns: tuple[str, ...]
+    """Names of the operator's key columns."""
+
+    def united_with(self, rows: DataFrame) -> DataFrame:
+        """The operator's input, with these rows beside it."""
+        keys = [F.col(quoted(column)).alias(name) for column, name in zip(self.columns, self.key_columns, strict=True)]
+        beside = self.rows.select(*keys, F.struct(F.col("*")).alias(INITIAL_COLUMN))
+        return rows.unionByName(beside, allowMissingColumns=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInput:
+    """The rows that an operator reads, if they are not the input of the job or the output of the operator before it."""
+
+    outputs: tuple[tuple[int, int | None], ...]
+    """Place of an operator in the job, and the number of its side output; None: its main output."""
+    preparation: BranchedPreparation | None = None
+    """The step on the rows of sources that it reads as well; None: it reads none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +125,8 @@ class OperatorPlan:
     the event time."""
     broadcast: BroadcastInput | None = None
     """The function reads a broadcast stream beside another one; None: it does not."""
+    input: OperatorInput | None = None
+    """None: the first operator reads the prepared input of the job, any other the output of the one before it."""
     initial_state: InitialState | None = field(default=None, repr=False)
     """Rows that come with the job's first batch; None: none."""
     implicit_states: tuple[ImplicitState, ...] = ()

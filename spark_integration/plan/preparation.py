@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 StepFailure = tuple[int, UserError]
 """A partition and the error raised there."""
-CHANGING: Final = frozenset({"map", "flat_map", "process"})
+CHANGING: Final = frozenset({"map", "flat_map", "process", "async_wait"})
 """Steps that make new elements."""
 
 

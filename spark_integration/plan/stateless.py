@@ -18,7 +18,6 @@ from varvite.spark_integration.functions.pickling import PickledFunction, pickle
 from varvite.spark_integration.functions.stateless import SideOutputOf
 from varvite.spark_integration.functions.watermark_strategy import KeptTimestamps, WatermarkStrategy
 from varvite.spark_integration.options.flink_values import log_without_effect
-from varvite.spark_integration.plan.branches import check_can_meet
 from varvite.spark_integration.plan.operator import (
     check_columns,
     column_named,
@@ -219,10 +218,8 @@ def union(nodes: Sequence[Transformation]) -> UnionTransformation:
     """The elements of all nodes.
 
     Raises:
-        InvalidRequestError: They differ in type, or a stateful operator made some of them.
+        InvalidRequestError: They differ in type.
     """
-    for node in nodes:
-        check_can_meet(node)
     elements = nodes[0].elements
     for node in nodes[1:]:
         elements = united_elements(elements, node.elements)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from varvite.changelog.types.factory import Types, as_type
 from varvite.storage.errors import InvalidRequestError
@@ -85,6 +85,7 @@ class DataFrameSource(Transformation):
 class CollectionSource(Transformation):
     """Elements that the program itself holds: a source that ends."""
 
+    is_bounded: ClassVar[bool] = True
     kind: str = "source"
     table: pa.Table = field(repr=False)
 
@@ -180,11 +181,6 @@ class GraphSettings:
     def update(self, node: Transformation, **changes: Any) -> None:
         """Change settings of a node."""
         self._settings[node] = replace(self.of(node), **changes)
-
-
-def is_bounded(source: DataFrameSource | CollectionSource) -> bool:
-    """Does a source end?"""
-    return isinstance(source, CollectionSource) or source.is_bounded
 
 
 def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from varvite.changelog.types.factory import Types
     from varvite.changelog.working_stores.rocksdb.settings.predefined import PredefinedOptions
     from varvite.changelog.working_stores.table_store import StoreTarget, TableStore
+    from varvite.spark_integration.api.async_data_stream import AsyncDataStream
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
     from varvite.spark_integration.api.job_client import JobExecutionResult
     from varvite.spark_integration.api.stream import DataStream, KeyedStream
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
     from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
     from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
+    from varvite.spark_integration.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
     from varvite.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
     from varvite.spark_integration.functions.checkpointed import (
         CheckpointedFunction,
@@ -137,6 +139,10 @@ _MODULE_OF: Final = {
     "Aggregation": "varvite.spark_integration.operators.aggregation.aggregations",
     "AllWindowFunction": "varvite.spark_integration.functions.window",
     "AppendingState": "varvite.changelog.api.state",
+    "AsyncDataStream": "varvite.spark_integration.api.async_data_stream",
+    "AsyncFunction": "varvite.spark_integration.functions.async_io",
+    "AsyncRetryPredicate": "varvite.spark_integration.functions.async_io",
+    "AsyncRetryStrategy": "varvite.spark_integration.functions.async_io",
     "BroadcastProcessFunction": "varvite.spark_integration.functions.broadcast",
     "BroadcastState": "varvite.changelog.api.operator_state",
     "CheckpointConfig": "varvite.spark_integration.options.checkpoint_config",
@@ -192,8 +198,8 @@ _MODULE_OF: Final = {
     "NeverTrigger": "varvite.spark_integration.operators.windows.builtin_triggers",
     "OperatorStateStore": "varvite.changelog.api.operator_state",
     "OutputTag": "varvite.spark_integration.functions.output_tag",
-    "PredefinedOptions": "varvite.changelog.working_stores.rocksdb.settings.predefined",
     "PostgresSink": "varvite.spark_integration.connectors.tables.postgres_sink",
+    "PredefinedOptions": "varvite.changelog.working_stores.rocksdb.settings.predefined",
     "ProcessAllWindowFunction": "varvite.spark_integration.functions.window",
     "ProcessFunction": "varvite.spark_integration.functions.stateless",
     "ProcessWindowFunction": "varvite.spark_integration.functions.window",
@@ -247,6 +253,10 @@ __all__ = [
     "Aggregation",
     "AllWindowFunction",
     "AppendingState",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BroadcastProcessFunction",
     "BroadcastState",
     "CheckpointConfig",

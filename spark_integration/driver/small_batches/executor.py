@@ -20,7 +20,7 @@ from varvite.spark_integration.connectors.running_query import RunningQuery
 from varvite.spark_integration.driver.operator_executor import BatchRedoError, checked_answers, key_group_of
 from varvite.spark_integration.driver.placement.decision import is_one_process
 from varvite.spark_integration.driver.small_batches.batch_size import BatchSizes
-from varvite.spark_integration.driver.small_batches.partition_split import by_partition
+from varvite.spark_integration.driver.small_batches.partition_split import by_partition, in_order_of_time
 from varvite.spark_integration.driver.small_batches.partition_tasks import AnswerTooLargeError, PartitionTasks
 from varvite.spark_integration.driver.small_batches.reading import BoundedReader
 from varvite.spark_integration.driver.small_batches.task_place import TaskPlaces
@@ -119,6 +119,7 @@ class SmallBatches:
             is_one_process=is_one_process(session.sparkContext.master or ""),
             has_spark_state=plan.has_spark_state,
             schemas=(first_schema(plan), *(o.output_schema for o in plan.operators)),
+            has_meetings=any(operator.input is not None for operator in plan.operators),
         )
         if reason is None:
             try:
@@ -224,6 +225,8 @@ class SmallBatches:
 
     def _operate(self, operator: OperatorPlan, rows: list[pa.RecordBatch], request: BatchRequest) -> TableResult:
         spec = request.operator
+        if spec.is_batch and spec.timestamp_column is not None and rows:
+            rows = in_order_of_time(rows, spec.timestamp_column)
         inputs = by_partition(rows, spec.parallelism, spec.max_parallelism, self._reader.batch_rows_max)
         try:
             answers = self._tasks.run(request, self._functions[operator.uid], inputs, self._limits.answer_max_bytes)

@@ -61,6 +61,16 @@ def by_partition(
     ]
 
 
+def in_order_of_time(batches: Sequence[pa.RecordBatch], column: str) -> list[pa.RecordBatch]:
+    """The rows in the order of their event times, those without one first; broadcast rows before, as they are."""
+    rows = pa.Table.from_batches(list(batches))
+    is_broadcast = _compute.is_null(rows.column(KEY_GROUP_COLUMN))
+    times = _compute.if_else(is_broadcast, None, rows.column(column))
+    order = _compute.array_sort_indices(times.combine_chunks(), null_placement="at_start")
+    in_order: list[pa.RecordBatch] = rows.take(order).to_batches()
+    return in_order
+
+
 def _copies(rows: pa.Table | None, group: int, rows_max: int | None) -> list[pa.RecordBatch]:
     """The broadcast rows as rows of that key group."""
     if rows is None:

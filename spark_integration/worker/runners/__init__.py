@@ -8,6 +8,7 @@ Invariants: I5 (time is the batch's), I10 (output leaves in pieces).
 | `checkpoints` | `initialize_state` and `snapshot_state` |
 | `operator` | keyed functions, row at a time |
 | `output_times` | event times of what a function yields |
+| `timer_hearing` | if timers have an effect |
 | `timers` | due timers of a batch |
 | `vectorized` | functions that take whole batches |
 """

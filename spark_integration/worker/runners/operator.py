@@ -21,10 +21,10 @@ from varvite.spark_integration.elements.input_errors import UnreadableInputError
 from varvite.spark_integration.elements.key_group_order import in_key_group_order
 from varvite.spark_integration.elements.row_values import event_times_ms
 from varvite.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
+from varvite.spark_integration.functions.keyed_operations import KeyedReduce
 from varvite.spark_integration.functions.metrics import MetricRegistry
 from varvite.spark_integration.functions.output_tag import untagged
 from varvite.spark_integration.functions.returned import returned
-from varvite.spark_integration.functions.timer_hearing import hears_timers
 from varvite.spark_integration.functions.timers import KeyedTimerService
 from varvite.spark_integration.messages.protocol import (
     EVENT_TIME_COLUMN,
@@ -46,6 +46,7 @@ from varvite.spark_integration.plan.element_operator import ElementOperator, Ope
 from varvite.spark_integration.plan.function_chain import ChainPlace, StepError
 from varvite.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
 from varvite.spark_integration.worker.runners.output_times import with_times
+from varvite.spark_integration.worker.runners.timer_hearing import hears_timers
 from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
 from varvite.storage.errors import (
     CorruptDataError,
@@ -179,11 +180,15 @@ class OperatorRunner:
         """The function itself, out of the step chain that it may come with."""
         loaded = cloudpickle.loads(function)
         if not isinstance(loaded, ElementOperator):
-            return loaded
+            return self._of_mode(loaded)
         request = self._request
         place = ChainPlace(partition, request.parallelism, request.max_parallelism, request.job_parameters)
         self._elements = self._writer = OperatorElements(loaded, request.operator, place, self._runtime_context.metrics)
-        return self._elements.function
+        return self._of_mode(self._elements.function)
+
+    def _of_mode(self, function: Any) -> Any:
+        """The function in the job's mode: in BATCH a reduction gives only the last result."""
+        return function.in_batch() if self._request.is_batch and isinstance(function, KeyedReduce) else function
 
     def metrics(self) -> tuple[UserMetric, ...]:
         """The metrics of the functions since the last call."""
@@ -245,8 +250,10 @@ class OperatorRunner:
             self._move_to(self._timers.current_processing_time(), self._watermark_ms)
 
     def end_input(self) -> None:
-        """No element comes any more: the watermark passes all times."""
+        """No element comes any more: the watermark passes all times, and in BATCH mode so does processing time."""
         self._move_to(self._timers.current_processing_time(), TIME_MAX_MS)
+        if self._request.is_batch:
+            self._timers.end_time()
 
     def _move_to(self, time_ms: int, watermark_ms: int | None) -> None:
         self._context.begin_batch(time_ms, watermark_ms)

@@ -1,11 +1,9 @@
-"""`pyflink.datastream.async_retry_predicates`' names; what cannot be used says so when it is used."""
+"""`pyflink.datastream.async_retry_predicates`' names."""
 
-from typing import Any
-
-from varvite.spark_integration.options.absent import NO_ASYNC, absent
+from varvite.spark_integration.functions.async_io import (
+    empty_result_predicate,
+    exception_type_predicate,
+    has_exception_predicate,
+)
 
 __all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_predicate"]
-
-empty_result_predicate: Any = absent("empty_result_predicate", NO_ASYNC)
-exception_type_predicate: Any = absent("exception_type_predicate", NO_ASYNC)
-has_exception_predicate: Any = absent("has_exception_predicate", NO_ASYNC)

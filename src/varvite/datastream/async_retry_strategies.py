@@ -1,12 +1,18 @@
-"""`pyflink.datastream.async_retry_strategies`' names; what cannot be used says so when it is used."""
+"""`pyflink.datastream.async_retry_strategies`' names."""
 
-from typing import Any
-
-from varvite.datastream.functions import AsyncRetryPredicate, AsyncRetryStrategy
+from varvite.spark_integration.functions.async_io import (
+    NO_RETRY_STRATEGY,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+    ExponentialBackoffDelayRetryStrategy,
+    FixedDelayRetryStrategy,
+    NoRetryStrategy,
+    RetryPredicate,
+)
 from varvite.spark_integration.functions.window import OUT
-from varvite.spark_integration.options.absent import NO_ASYNC, absent
 
 __all__ = [
+    "NO_RETRY_STRATEGY",
     "OUT",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
@@ -15,8 +21,3 @@ __all__ = [
     "NoRetryStrategy",
     "RetryPredicate",
 ]
-
-ExponentialBackoffDelayRetryStrategy: Any = absent("ExponentialBackoffDelayRetryStrategy", NO_ASYNC)
-FixedDelayRetryStrategy: Any = absent("FixedDelayRetryStrategy", NO_ASYNC)
-NoRetryStrategy: Any = absent("NoRetryStrategy", NO_ASYNC)
-RetryPredicate: Any = absent("RetryPredicate", NO_ASYNC)

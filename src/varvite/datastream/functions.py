@@ -13,6 +13,7 @@ from varvite.changelog.api.functions import AggregateFunction, Function, ReduceF
 from varvite.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
 from varvite.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
 from varvite.changelog.keyed.timers import TimeDomain
+from varvite.spark_integration.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from varvite.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -52,7 +53,7 @@ from varvite.spark_integration.functions.window import (
     W,
     WindowFunction,
 )
-from varvite.spark_integration.options.absent import NO_ASYNC, READ_WITH_SPARK, WRITE_WITH_SPARK, absent
+from varvite.spark_integration.options.absent import READ_WITH_SPARK, WRITE_WITH_SPARK, absent
 
 __all__ = [
     "IN",
@@ -109,8 +110,5 @@ __all__ = [
     "WindowFunction",
 ]
 
-AsyncFunction: Any = absent("AsyncFunction", NO_ASYNC)
-AsyncRetryPredicate: Any = absent("AsyncRetryPredicate", NO_ASYNC)
-AsyncRetryStrategy: Any = absent("AsyncRetryStrategy", NO_ASYNC)
 SinkFunction: Any = absent("SinkFunction", WRITE_WITH_SPARK)
 SourceFunction: Any = absent("SourceFunction", READ_WITH_SPARK)

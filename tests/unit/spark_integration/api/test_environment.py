@@ -72,6 +72,17 @@ def test_streams_answer_questions_about_themselves(env: StreamExecutionEnvironme
     assert (windowed.get_execution_environment(), windowed.get_input_type()) == (env, pairs.get_type())
 
 
+def test_a_union_is_no_step_of_a_plan(env: StreamExecutionEnvironment, pairs: DataStream) -> None:
+    united = pairs.union(pairs.map(lambda pair: pair, pairs.get_type())).union(
+        env.from_collection([], pairs.get_type())
+    )
+    united.project(0).print()
+    united.print()
+    nodes = json.loads(env.get_execution_plan())["nodes"]
+    assert [node["type"] for node in nodes] == ["source", "map", "source", "Projection", *["Sink: PrintSink"] * 2]
+    assert [[before["id"] for before in node["predecessors"]] for node in nodes[3:]] == [[1, 2, 3], [4], [1, 2, 3]]
+
+
 def test_project_takes_fields_of_tuples(pairs: DataStream) -> None:
     assert pairs.project(2, 0).get_type() == Types.TUPLE([Types.DOUBLE(), Types.STRING()])
     for wrong in ((), (3,), (-1,), ("a",)):

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from varvite.datastream import AsyncFunction, KeyedStream, SourceFunction
+from varvite.datastream import KeyedStream, SourceFunction
 from varvite.datastream.connectors.file_system import FileCompactor
 from varvite.datastream.connectors.pulsar import PulsarSource
 from varvite.datastream.window import TumblingEventTimeWindows
@@ -83,16 +83,12 @@ def takes(signature: inspect.Signature, ours: list[str], theirs: list[str]) -> b
 def test_what_is_not_there_says_so_when_it_is_used_and_not_before() -> None:
     class Rows(SourceFunction): ...
 
-    class Asking(AsyncFunction[Any, Any]):
-        async def async_invoke(self, value: Any) -> Any: ...
-
     assert not isinstance(1, PulsarSource)
     for use, remedy in (
         (lambda: PulsarSource.builder, "readStream"),
         (lambda: PulsarSource.builder().set_topics("a"), "readStream"),
         (FileCompactor, "write_stream"),
         (Rows, "from_dataframe"),
-        (Asking, "flat_map"),
     ):
         with pytest.raises(InvalidRequestError, match=remedy):
             use()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varvite.spark_integration.options.flink_keys import without_flinks_keys
+from varvite.spark_integration.options.job_config import levels_of_batch_job, resolve
+from varvite.spark_integration.plan.job import is_batch_job
+from varvite.spark_integration.plan.operator import elements_of
+from varvite.spark_integration.plan.transformations import CollectionSource, DataFrameSource
 from varvite.storage.errors import InvalidRequestError
 
 
@@ -78,7 +83,6 @@ def test_settings_that_ask_for_what_varvite_does_anyway_are_taken_without_a_word
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
             "execution.checkpointing.max-concurrent-checkpoints": 1,
             "state.backend.incremental": True,
-            "execution.runtime-mode": "streaming",
             "pipeline.name": None,
         }
     )
@@ -107,9 +111,8 @@ def test_no_setting_of_varvites_is_taken_for_one_of_flinks_runtime() -> None:
     assert without_flinks_keys(ours, 1) == ours
 
 
-@pytest.mark.parametrize("mode", [RuntimeExecutionMode.BATCH, RuntimeExecutionMode.AUTOMATIC])
-def test_modes_with_other_results_are_refused_wherever_they_are_set(mode: RuntimeExecutionMode) -> None:
-    """PyFlink's reduce gives only each key's last result over a collection; a program must not find that out later."""
+@pytest.mark.parametrize("mode", RuntimeExecutionMode)
+def test_the_runtime_mode_is_an_option_wherever_it_is_set(mode: RuntimeExecutionMode) -> None:
     key = "execution.runtime-mode"
     for call in (
         lambda env: env.set_runtime_mode(mode),
@@ -117,11 +120,40 @@ def test_modes_with_other_results_are_refused_wherever_they_are_set(mode: Runtim
         lambda env: env.configure(key, mode.name.lower()),
         lambda env: env.configure({f"spark.varvite.{key}": mode.name}),
     ):
-        with pytest.raises(InvalidRequestError, match=mode.name):
-            call(environment())
-    env = environment()
-    assert env.set_runtime_mode(RuntimeExecutionMode.STREAMING) is env
-    assert env.configure(key, "STREAMING") is env
+        env = environment()
+        assert call(env) is env
+        assert env.code_level().values == {key: mode.name.lower()}
+    with pytest.raises(InvalidRequestError, match=r"RuntimeExecutionMode\.BATCH"):
+        environment().set_runtime_mode("BATCH")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match=key):
+        environment().configure(key, "batched")
+
+
+def test_the_mode_follows_from_the_option_and_the_sources() -> None:
+    """Flink's rule: BATCH refuses a source that does not end, AUTOMATIC is BATCH if all sources end."""
+    ends = CollectionSource(elements=elements_of(None), table=pa.table({}))
+    goes_on = DataFrameSource(elements=elements_of(None), dataframe=None, event_time=None)  # type: ignore[arg-type]
+    assert not is_batch_job("streaming", [ends])
+    assert is_batch_job("batch", [ends, ends])
+    assert is_batch_job("automatic", [ends])
+    assert not is_batch_job("automatic", [ends, goes_on])
+    with pytest.raises(InvalidRequestError, match="a source does not end"):
+        is_batch_job("batch", [ends, goes_on])
+
+
+def test_a_job_in_batch_mode_begins_without_state_and_keeps_none() -> None:
+    code = OPTIONS.read(
+        "code",
+        {"execution.checkpointing.dir": "s3://kept", "materializer.mode": "embedded", "parallelism.default": 3,
+         "storage.option.key": "secret", "storage.encryption.key-provider": "environment"},
+    )  # fmt: skip
+    config = resolve(levels_of_batch_job([code], "/tmp/of-the-run"))
+    assert config.storage_url == "/tmp/of-the-run"
+    assert (config.materializer_mode, config.parallelism, config.storage_options) == ("off", 3, {})
+    assert config.encryption_key_provider is None
+    start = OPTIONS.read("session conf", {"execution.state-recovery.path": "latest"})
+    with pytest.raises(InvalidRequestError, match=r"execution\.state-recovery\.path"):
+        levels_of_batch_job([code, start], "/tmp/of-the-run")
 
 
 def test_a_checkpoint_interval_is_a_number_of_milliseconds() -> None:

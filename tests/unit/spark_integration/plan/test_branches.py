@@ -6,18 +6,25 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import types as t
 
 from varvite.changelog.api.time_spans import Duration
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
 from varvite.spark_integration.api.stream import DataStream
-from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedElements, rows_column
+from varvite.spark_integration.elements.side_by_side import (
+    INPUT_COLUMN,
+    OUTPUT_COLUMN,
+    ConnectedElements,
+    rows_column,
+)
 from varvite.spark_integration.elements.types import RowElements
 from varvite.spark_integration.functions.connected import KeyedCoProcessFunction
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
+from varvite.spark_integration.plan.element_operator import OperatorElements
 from varvite.spark_integration.plan.function_chain import ChainPlace
 from varvite.spark_integration.plan.graph import GraphPlan, plan_graph
 from varvite.spark_integration.plan.input_branches import BranchedPreparation
@@ -166,15 +173,65 @@ def test_rows_are_united_whether_or_not_they_may_be_null(env: StreamExecutionEnv
     assert one.union(other).schema == t.StructType([t.StructField("k", t.StringType())])
 
 
+def inputs_of(plan: GraphPlan) -> list[Any]:
+    return [None if o.input is None else (o.input.outputs, o.input.preparation is not None) for o in plan.operators]
+
+
+def test_what_operators_yield_is_read_by_its_number_or_as_a_whole(
+    env: StreamExecutionEnvironment, pairs: DataStream
+) -> None:
+    first, second = pairs.key_by("f0").map(lambda x: x, PAIR), env.from_collection([("b", 2)], PAIR).key_by("f0")
+    other = second.map(lambda x: x, PAIR)
+    both = plan_of(first.union(other).key_by("f0").filter(bool))
+    assert inputs_of(both) == [None, ((), True), (((0, 0), (1, 0)), False)]
+    assert both.operators[0].output_schema.names == ["f0", "f1", OUTPUT_COLUMN, rows_column(0)]
+    assert both.input_delays == (InputDelay(None), InputDelay(None))
+    with_source = plan_of(first.union(pairs).key_by(lambda x: x, PAIR).filter(bool))
+    assert inputs_of(with_source) == [None, (((0, 0),), True)]
+    preparation: Any = with_source.operators[1].input
+    assert preparation.preparation.first_branch == 1
+    assert with_source.operators[1].key_columns == (KEY_COLUMN,)
+    written = plan_of(first.union(other).map(lambda x: x[1], Types.LONG()))
+    assert inputs_of(written)[2] == (((0, 0), (1, 0)), False)
+    assert (written.operators[2].parallelism, written.operators[2].output_schema.names) == (1, ["value"])
+    assert len({operator.uid for operator in written.operators}) == 3
+    chained = plan_of(
+        first.key_by("f0").map(lambda x: x, PAIR).key_by("f0").connect(other.key_by("f0")).process(Both())
+    )
+    assert inputs_of(chained) == [None, None, ((), True), (((1, 0), (2, 0)), False)]
+
+
+def test_a_way_behind_operators_takes_times_key_and_stream_along(pairs: DataStream) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Last())
+    first = pairs.assign_timestamps_and_watermarks(strategy).key_by("f0").map(lambda x: x, PAIR)
+    stream = first.connect(pairs).key_by("f0", "f0").process(Timed())
+    plan = plan_of(stream)
+    assert plan.operators[1].timestamp_column == EVENT_TIME_COLUMN
+    shipped = cloudpickle.loads(plan.operators[0].function.function)
+    assert (shipped.has_main, shipped.gives_times) == (False, True)
+    elements = OperatorElements(shipped, "first", ChainPlace(0, 1, 128, {}))
+    main, numbers, rows = (c.to_pylist() for c in elements.columns([(7, ("x", 1)), (None, ("y", 2))])[1:])
+    assert (main, numbers) == ([None, None], [0, 0])
+    assert rows == [
+        {INPUT_COLUMN: 0, rows_column(0): {"f0": "x", "f1": 1}, rows_column(1): None, EVENT_TIME_COLUMN: 7,
+         KEY_COLUMN: "x"},
+        {INPUT_COLUMN: 0, rows_column(0): {"f0": "y", "f1": 2}, rows_column(1): None, EVENT_TIME_COLUMN: None,
+         KEY_COLUMN: "y"},
+    ]  # fmt: skip
+    elements.close()
+
+
+def test_a_program_without_such_ways_is_planned_as_before(pairs: DataStream) -> None:
+    plan = plan_of(pairs.key_by("f0").map(lambda x: x, PAIR).key_by("f0").map(lambda x: x, PAIR))
+    assert inputs_of(plan) == [None, None]
+
+
 def test_what_cannot_meet_is_said_at_its_line(env: StreamExecutionEnvironment, pairs: DataStream) -> None:
     keyed = pairs.key_by("f0")
-    after = keyed.map(lambda x: x, PAIR)
     elsewhere = StreamExecutionEnvironment(None).from_collection([("a", 1)], PAIR)  # type: ignore[arg-type]
     numbers = env.from_collection([1], Types.LONG())
     wrong: dict[str, Any] = {
         "elements of one type": lambda: pairs.union(numbers),
-        "stateful operator .map. has made cannot": lambda: pairs.union(after),
-        "has made cannot be united or connected": lambda: after.key_by("f0").connect(keyed),
         "different environments": lambda: pairs.union(elsewhere),
         "takes streams, not list": lambda: pairs.connect([]),  # type: ignore[arg-type]
         "has keys and the other has none": lambda: pairs.connect(keyed).process(Both()),

@@ -97,7 +97,6 @@ def test_what_cannot_be_is_an_error(operator: DataStream) -> None:
         "filter has no side outputs": lambda: operator.filter(bool).get_side_output(LATE),
         "not empty": lambda: OutputTag(""),
         "last stateful operator": lambda: plan(second, late),
-        "united or connected": lambda: late.union(late),
         "does not come from get_side_output": lambda: operator.format("csv").side_output(second, print),
     }
     for message, call in wrong.items():

@@ -52,11 +52,10 @@ def test_a_union_has_the_elements_of_its_inputs() -> None:
         union([source(), source(ROWS)])
 
 
-def test_what_a_stateful_operator_made_is_not_united() -> None:
+def test_what_a_stateful_operator_made_is_united_as_any_stream_and_has_side_outputs() -> None:
     before = source(ROWS)
     operator = keyed_operator(before, stream_key(before, ("k",)), "process", Reduced(), LONGS)
-    with pytest.raises(InvalidRequestError, match="cannot be united"):
-        union([source(), operator])
+    assert union([source(), operator]).inputs[1] is operator
     assert side_output(operator, OutputTag("late", Types.LONG())).inputs == (operator,)
     with pytest.raises(InvalidRequestError, match="source has no side outputs"):
         side_output(before, OutputTag("late"))

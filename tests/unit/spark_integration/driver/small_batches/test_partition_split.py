@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varvite.spark_integration.driver.small_batches.partition_split import by_partition, first_group
+from varvite.spark_integration.driver.small_batches.partition_split import by_partition, first_group, in_order_of_time
 from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
 
 MAX = 128
@@ -49,3 +49,14 @@ def test_the_first_group_is_the_lowest_of_the_partition(parallelism: int) -> Non
     for partition in range(parallelism):
         owned = [g for g in range(MAX) if g * parallelism // MAX == partition]
         assert first_group(partition, parallelism, MAX) == min(owned)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us", "UTC")], ids=str)
+def test_rows_in_order_of_time_keep_their_order_at_one_time(kind: pa.DataType) -> None:
+    def timed(times: list[int | None], groups: list[int | None], start: int) -> pa.RecordBatch:
+        return batch(groups, start).append_column("at", pa.array(times, kind))
+
+    batches = [timed([5, None, 3], [1, 2, None], 0), timed([5, 1, 0], [1, 2, None], 3)]
+    rows = [row for part in in_order_of_time(batches, "at") for row in part.to_pylist()]
+    assert [row["row"] for row in rows if row[KEY_GROUP_COLUMN] is None] == [2, 5], "as they came"
+    assert [row["row"] for row in rows if row[KEY_GROUP_COLUMN] is not None] == [1, 4, 0, 3]

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tests.workers.checkpoint_figures import statistics
-from varvite.spark_integration.api.progress import UNKNOWN, with_operators
+from varvite.spark_integration.driver.monitoring.operator_progress import UNKNOWN, with_operators
 from varvite.spark_integration.driver.monitoring.statistics import OperatorStatistics
 
 SPARKS: dict[str, Any] = {
