@@ -30,9 +30,9 @@ from varvite.spark_integration.connectors.private_location import PrivateLocatio
 from varvite.spark_integration.connectors.running_query import start_query
 from varvite.spark_integration.connectors.several_sinks import OutputSinks
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink, bind
-from varvite.spark_integration.connectors.sources.collection import CollectionInput, empty_frame
+from varvite.spark_integration.connectors.sources.collection import CollectionInput
+from varvite.spark_integration.connectors.sources.input_rows import input_rows
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
-from varvite.spark_integration.elements.side_by_side import side_by_side
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
 from varvite.spark_integration.options.job_config import levels_of_batch_job, resolve
 from varvite.spark_integration.options.levels import option_key, session_level
@@ -335,7 +335,7 @@ class StreamWriter:
                     f"{config.max_parallelism} key groups (max parallelism)",
                     operator=operator.uid,
                 )
-        rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
+        rows = input_rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
         java_rows: Any = rows._jdf  # noqa: SLF001  as in `dataframe_source`
         analyzed = java_rows.queryExecution().analyzed()
         keeps_state = has_spark_state(analyzed)
@@ -391,7 +391,7 @@ class StreamWriter:
 
     def _input(self, spark: SparkSession, plan: JobPlan, opened: Mapping[int, DataFrame]) -> DataFrame:
         """The job's input, with the collections as streams."""
-        rows = _rows(spark, sources_of(self._transformation), opened, branched=bool(plan.input_delays))
+        rows = input_rows(spark, sources_of(self._transformation), opened, branched=bool(plan.input_delays))
         return with_heartbeat(rows) if plan.heartbeat else rows
 
     def _levels(self) -> list[OptionLevel]:
@@ -468,25 +468,6 @@ def _in_chain(files: HadoopDirectory, config: JobConfig, job: str, *, is_private
     if next(iter(files.list_names("offsets")), None) is not None:
         return {}
     return location_in_chain(config, job, is_private=is_private)
-
-
-def _rows(
-    spark: SparkSession,
-    sources: Sequence[DataFrameSource | CollectionSource],
-    opened: Mapping[int, DataFrame],
-    *,
-    branched: bool,
-) -> DataFrame:
-    """The rows of all sources; a collection that is not opened is empty."""
-    frames = [
-        source.dataframe
-        if isinstance(source, DataFrameSource)
-        else opened[number]
-        if number in opened
-        else empty_frame(spark, source)
-        for number, source in enumerate(sources)
-    ]
-    return side_by_side(frames) if branched else frames[0]
 
 
 def location_of_session(conf: Mapping[str, str], job: str) -> str | None:
