@@ -94,7 +94,7 @@ def run(
     began_s = 0.0
     try:
         with Live(console=console, refresh_per_second=4) as live:
-            while reader.count < events or reader.read(1.0):
+            while plan or reader.count < events or reader.read(1.0):
                 reader.read(0.2)
                 began_s = began_s or (time.monotonic() if reader.count else 0.0)
                 progress.update(counted, completed=reader.count)

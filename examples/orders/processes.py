@@ -70,8 +70,12 @@ class Processes:
 
     def _kill_executor(self) -> bool:
         with suppress(psutil.NoSuchProcess):
-            processes = psutil.Process(self._driver.pid).children(recursive=True)
-            executors = [process for process in processes if any(EXECUTOR_CLASS in word for word in process.cmdline())]
+            of_driver = {process.pid for process in psutil.Process(self._driver.pid).children(recursive=True)}
+            executors = [
+                process
+                for process in psutil.process_iter(["cmdline"])
+                if process.pid in of_driver and any(EXECUTOR_CLASS in word for word in process.info["cmdline"] or ())
+            ]
             if executors:
                 self._rng.choice(executors).kill()
                 return True
