@@ -222,7 +222,7 @@ class StreamExecutionEnvironment:
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """The settings of checkpoints: their place, interval and number."""
-        return CheckpointConfig(self.configure, self.code_level().values.get, self._is_one_machine, self._kept)
+        return CheckpointConfig(self.configure, self._code_setting, self._is_one_machine, self._kept)
 
     def get_config(self) -> ExecutionConfig:
         """The settings of execution; most have no effect."""
@@ -455,6 +455,10 @@ class StreamExecutionEnvironment:
     def _all_options(self) -> dict[str, Any]:
         """The options that code has set, on the backend object and one by one."""
         return {**(self._backend.configuration() if self._backend else {}), **self._settings}
+
+    def _code_setting(self, key: str) -> Any:
+        """The setting of code now; None: there is none."""
+        return self.code_level().values.get(key)
 
     def _is_one_machine(self) -> bool:
         """True if driver and executors share a machine."""
