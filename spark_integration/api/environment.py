@@ -22,7 +22,7 @@ from varvite.spark_integration.options.absent import READ_WITH_SPARK
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varvite.spark_integration.options.execution_config import ExecutionConfig
-from varvite.spark_integration.options.flink_keys import without_flinks_keys
+from varvite.spark_integration.options.flink_keys import kept_settings, without_flinks_keys
 from varvite.spark_integration.options.flink_values import (
     RestartStrategies,
     TimeCharacteristic,
@@ -114,6 +114,7 @@ class StreamExecutionEnvironment:
     def _configure(self, settings: Mapping[str, Any]) -> StreamExecutionEnvironment:
         plain = {k.removeprefix(CONF_PREFIX): v for k, v in without_flinks_keys(settings, 3).items()}
         OPTIONS.read("code", plain)
+        self._kept.update(kept_settings(settings))
         for name, setting in plain.items():
             self._settings[OPTIONS.current_keys.get(name, name)] = setting
         return self

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
     from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
     from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
+    from varvite.spark_integration.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
     from varvite.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
     from varvite.spark_integration.functions.checkpointed import (
         CheckpointedFunction,
