@@ -161,7 +161,7 @@ class Row(tuple[Any, ...]):
 
     def __repr__(self) -> str:
         if self.FIELD_NAMES is None:
-            return f"Row({', '.join(map(repr, self))})"
+            return f"<Row({', '.join(map(repr, self))})>"  # as PyFlink's and PySpark's
         return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self.FIELD_NAMES, self, strict=True))})"
 
 

@@ -24,7 +24,7 @@ from varvite.spark_integration.options.absent import READ_WITH_SPARK
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varvite.spark_integration.options.execution_config import ExecutionConfig
-from varvite.spark_integration.options.flink_keys import without_flinks_keys
+from varvite.spark_integration.options.flink_keys import kept_settings, without_flinks_keys
 from varvite.spark_integration.options.flink_values import (
     RestartStrategies,
     TimeCharacteristic,
@@ -116,6 +116,7 @@ class StreamExecutionEnvironment:
     def _configure(self, settings: Mapping[str, Any]) -> StreamExecutionEnvironment:
         plain = {k.removeprefix(CONF_PREFIX): v for k, v in without_flinks_keys(settings, 3).items()}
         OPTIONS.read("code", plain)
+        self._kept.update(kept_settings(settings))
         for name, setting in plain.items():
             self._settings[OPTIONS.current_keys.get(name, name)] = setting
         return self
@@ -224,7 +225,7 @@ class StreamExecutionEnvironment:
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """The settings of checkpoints: their place, interval and number."""
-        return CheckpointConfig(self.configure, self.code_level().values.get, self._is_one_machine, self._kept)
+        return CheckpointConfig(self.configure, self._code_setting, self._is_one_machine, self._kept)
 
     def get_config(self) -> ExecutionConfig:
         """The settings of execution; most have no effect."""
@@ -476,6 +477,10 @@ class StreamExecutionEnvironment:
     def _all_options(self) -> dict[str, Any]:
         """The options that code has set, on the backend object and one by one."""
         return {**(self._backend.configuration() if self._backend else {}), **self._settings}
+
+    def _code_setting(self, key: str) -> Any:
+        """The setting of code now; None: there is none."""
+        return self.code_level().values.get(key)
 
     def _is_one_machine(self) -> bool:
         """True if driver and executors share a machine."""

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import re
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from varvite.changelog.api.time_spans import Duration
 from varvite.materializer.options.table import OPTIONS
+from varvite.spark_integration.options.checkpoint_config import CheckpointingMode, ExternalizedCheckpointRetention
+from varvite.storage.errors import InvalidRequestError
 from varvite.storage.options.declaration import CONF_PREFIX
+from varvite.storage.options.kinds import BOOLEAN, DURATION, INTEGER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _SECTIONS: Final = (
     "akka", "blob", "classloader", "client", "cluster", "compiler", "containerized", "env", "external-resource",
@@ -102,3 +107,56 @@ def without_flinks_keys(settings: Mapping[str, Any], stacklevel: int) -> dict[st
             stacklevel=stacklevel + 1,
         )
     return ours
+
+
+def kept_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers of PyFlink's getters, by their names, for keys without effect that have one.
+
+    A value that is not of the key's type is none: it has no effect, either.
+
+    Args:
+        settings: Key, with or without `spark.varvite.`, → value.
+    """
+    kept: dict[str, Any] = {}
+    for key, value in settings.items():
+        name, read = _KEPT.get(key.removeprefix(CONF_PREFIX), ("", None))
+        if read is not None and value is not None:
+            with suppress(InvalidRequestError, KeyError):
+                kept[name] = read(value)
+    return kept
+
+
+def _mode(value: Any) -> CheckpointingMode:
+    return CheckpointingMode[str(value).strip().upper()]
+
+
+def _retention(value: Any) -> ExternalizedCheckpointRetention:
+    return ExternalizedCheckpointRetention[str(value).strip().upper()]
+
+
+def _duration(value: Any) -> Duration:
+    return Duration.of_millis(DURATION.read(value))
+
+
+_CHECKPOINTS: Final = "execution.checkpointing."
+_KEPT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "execution.buffer-timeout": ("buffer_timeout", DURATION.read),
+    "execution.buffer-timeout.interval": ("buffer_timeout", DURATION.read),
+    "pipeline.auto-watermark-interval": ("auto_watermark_interval", DURATION.read),
+    "pipeline.object-reuse": ("object_reuse", BOOLEAN.read),
+    "pipeline.operator-chaining": ("chaining", BOOLEAN.read),
+    "pipeline.operator-chaining.enabled": ("chaining", BOOLEAN.read),
+    "state.savepoints.dir": ("savepoint_directory", str),
+    f"{_CHECKPOINTS}savepoint-dir": ("savepoint_directory", str),
+    f"{_CHECKPOINTS}aligned-checkpoint-timeout": ("alignment_timeout", _duration),
+    f"{_CHECKPOINTS}externalized-checkpoint-retention": ("externalized_checkpoint_retention", _retention),
+    f"{_CHECKPOINTS}max-concurrent-checkpoints": ("max_concurrent_checkpoints", INTEGER.read),
+    f"{_CHECKPOINTS}min-pause": ("min_pause_between_checkpoints", DURATION.read),
+    f"{_CHECKPOINTS}mode": ("checkpointing_mode", _mode),
+    f"{_CHECKPOINTS}timeout": ("checkpoint_timeout", DURATION.read),
+    f"{_CHECKPOINTS}tolerable-failed-checkpoints": ("tolerable_checkpoint_failure_number", INTEGER.read),
+    f"{_CHECKPOINTS}unaligned": ("unaligned_checkpoints", BOOLEAN.read),
+    f"{_CHECKPOINTS}unaligned.enabled": ("unaligned_checkpoints", BOOLEAN.read),
+    f"{_CHECKPOINTS}unaligned.forced": ("force_unaligned_checkpoints", BOOLEAN.read),
+}
+"""Key → the name under which its setter keeps the value, and its type."""

@@ -6,6 +6,7 @@ import copy
 import pickle
 
 import pytest
+from pyspark.sql import Row as SparkRow
 
 from varvite.changelog.row import Row, row_class
 
@@ -20,7 +21,7 @@ def test_fields_are_read_by_position_name_and_attribute() -> None:
 
 def test_a_row_without_names_has_positions_only() -> None:
     row = Row("Ann", 11)
-    assert (row[0], row.get_field_names(), repr(row)) == ("Ann", None, "Row('Ann', 11)")
+    assert (row[0], row.get_field_names(), repr(row)) == ("Ann", None, repr(SparkRow("Ann", 11)))
     with pytest.raises(KeyError):
         row["name"]
     with pytest.raises(AttributeError):

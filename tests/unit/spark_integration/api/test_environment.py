@@ -72,6 +72,20 @@ def test_streams_answer_questions_about_themselves(env: StreamExecutionEnvironme
     assert (windowed.get_execution_environment(), windowed.get_input_type()) == (env, pairs.get_type())
 
 
+def test_a_checkpoint_configuration_answers_what_was_set_after_it_was_made(env: StreamExecutionEnvironment) -> None:
+    """As in a test of PyFlink's: the configuration answered what was set when it was asked for."""
+    config, other = env.get_checkpoint_config(), env.get_checkpoint_config()
+    assert config.get_checkpoint_interval() == -1
+    config.set_checkpoint_interval(1000)
+    assert (config.get_checkpoint_interval(), other.get_checkpoint_interval()) == (1000, 1000)
+    env.enable_checkpointing(2000)
+    assert (config.get_checkpoint_interval(), env.get_checkpoint_interval()) == (2000, 2000)
+    config.set_checkpoint_storage("file:///state")
+    storage = other.get_checkpoint_storage()
+    assert storage is not None
+    assert storage.get_checkpoint_path() == "file:///state"
+
+
 def test_a_union_is_no_step_of_a_plan(env: StreamExecutionEnvironment, pairs: DataStream) -> None:
     united = pairs.union(pairs.map(lambda pair: pair, pairs.get_type())).union(
         env.from_collection([], pairs.get_type())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from varvite.changelog.api.time_spans import Duration
 from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.options.checkpoint_config import CheckpointingMode, ExternalizedCheckpointRetention
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varvite.spark_integration.options.flink_keys import without_flinks_keys
 from varvite.spark_integration.options.job_config import levels_of_batch_job, resolve
@@ -109,6 +111,34 @@ def test_a_setting_that_varvite_has_counts_also_beside_those_of_flinks_runtime(k
 def test_no_setting_of_varvites_is_taken_for_one_of_flinks_runtime() -> None:
     ours = dict.fromkeys((*OPTIONS.options, *OPTIONS.current_keys), "")
     assert without_flinks_keys(ours, 1) == ours
+
+
+def test_getters_answer_keys_without_effect_as_if_they_were_set_one_by_one() -> None:
+    """As in a test of PyFlink's: the getters answered their defaults."""
+    key = "execution.checkpointing."
+    settings = {
+        "pipeline.operator-chaining": "false", "execution.buffer-timeout": "1 min", "pipeline.object-reuse": True,
+        "pipeline.auto-watermark-interval": 300, "state.savepoints.dir": "/saved", f"{key}timeout": "12000",
+        f"{key}min-pause": "1 s", f"{key}max-concurrent-checkpoints": 3, f"{key}tolerable-failed-checkpoints": "2",
+        f"{key}unaligned.enabled": "true", f"{key}unaligned.forced": True, f"{key}aligned-checkpoint-timeout": "2 s",
+        f"{key}mode": "at_least_once", f"{key}externalized-checkpoint-retention": "DELETE_ON_CANCELLATION",
+    }  # fmt: skip
+    env = environment()
+    with pytest.warns(UserWarning, match="no effect"):
+        env.configure(Configuration.from_dict(settings))
+    config, of_execution = env.get_checkpoint_config(), env.get_config()
+    assert (env.is_chaining_enabled(), env.get_buffer_timeout()) == (False, 60_000)
+    assert env.get_default_savepoint_directory() == "/saved"
+    assert (of_execution.is_object_reuse_enabled(), of_execution.get_auto_watermark_interval()) == (True, 300)
+    assert (config.get_checkpoint_timeout(), config.get_min_pause_between_checkpoints()) == (12_000, 1000)
+    assert (config.get_max_concurrent_checkpoints(), config.get_tolerable_checkpoint_failure_number()) == (3, 2)
+    assert (config.is_unaligned_checkpoints_enabled(), config.is_force_unaligned_checkpoints()) == (True, True)
+    assert config.get_alignment_timeout() == Duration.of_seconds(2)
+    assert config.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
+    assert config.get_externalized_checkpoint_retention() is ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
+    with pytest.warns(UserWarning, match="no effect"):
+        env.configure({f"{key}mode": "twice", "execution.buffer-timeout": "soon"})
+    assert (env.get_buffer_timeout(), env.get_checkpointing_mode()) == (60_000, CheckpointingMode.AT_LEAST_ONCE)
 
 
 @pytest.mark.parametrize("mode", RuntimeExecutionMode)
