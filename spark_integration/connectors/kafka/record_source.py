@@ -80,6 +80,10 @@ class KafkaSource(StreamSource):
         """A builder."""
         return KafkaSourceBuilder()
 
+    @property
+    def has_watermarks_apart(self) -> bool:
+        return self.stop is None  # what is read in one batch is never late
+
     def transformation(
         self, spark: SparkSession, parallelism: int, type_info: TypeInformation | None
     ) -> Transformation:

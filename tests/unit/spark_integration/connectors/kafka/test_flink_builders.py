@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 
 from varvite.changelog.row import Row
 from varvite.common.serialization import RowFieldExtractorSchema, SimpleStringSchema
+from varvite.datastream import SinkFunction, SourceFunction
 from varvite.datastream.connectors.kafka import (
     DeliveryGuarantee,
     FlinkKafkaConsumer,
@@ -96,6 +97,8 @@ def test_settings_of_the_sink(caplog: pytest.LogCaptureFixture) -> None:
     assert exact.build().settings.delivery is Delivery.EXACTLY_ONCE
     assert exact.build().settings.producer("job")["transactional.id"] == "p-job"
     producer = FlinkKafkaProducer("t", SimpleStringSchema(), {"bootstrap.servers": "h:1"})
+    assert isinstance(producer, SinkFunction)
+    assert not isinstance(producer, SourceFunction)
     assert (producer.settings.servers, producer.settings.delivery) == ("h:1", Delivery.AT_LEAST_ONCE)
     producer = FlinkKafkaProducer(
         "t", SimpleStringSchema(), {"bootstrap.servers": "h:1"}, semantic=Semantic.EXACTLY_ONCE
