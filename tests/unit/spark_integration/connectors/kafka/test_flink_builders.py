@@ -34,6 +34,10 @@ def source_builder() -> Any:
     return KafkaSource.builder().set_bootstrap_servers("h:1").set_value_only_deserializer(SimpleStringSchema())
 
 
+def bounded() -> Any:
+    return source_builder().set_topics("t").set_bounded(KafkaOffsetsInitializer.latest())
+
+
 def records_builder() -> Any:
     return KafkaRecordSerializationSchema.builder().set_value_serialization_schema(SimpleStringSchema())
 
@@ -116,6 +120,10 @@ def test_settings_of_the_sink(caplog: pytest.LogCaptureFixture) -> None:
         (lambda: source_builder().set_topics(), "needs a topic"),
         (lambda: source_builder().set_partitions({KafkaTopicPartition("t", 0)}).set_topics("t"), "already"),
         (lambda: source_builder().set_bounded(KafkaOffsetsInitializer.earliest()), "no end"),
+        (
+            lambda: bounded().set_property("maxOffsetsPerTrigger", "5").build(),
+            "one batch, which maxOffsetsPerTrigger would divide",
+        ),
         (lambda: source_builder().set_starting_offsets("earliest"), "earliest()"),
         (lambda: source_builder().set_value_only_deserializer(str), "no DeserializationSchema"),
         (lambda: KafkaOffsetsInitializer.timestamp(-1), "milliseconds"),
