@@ -316,6 +316,13 @@ class StreamExecutionEnvironment:
         stream = self.add_source(source, source_name, type_info)
         if isinstance(watermark_strategy, WatermarkStrategy) and watermark_strategy.is_empty:
             return stream
+        if source.has_watermarks_apart:
+            _log.warning(
+                "source %r has one watermark for all its partitions, where Flink has one for each: what comes later by "
+                "more than the strategy's out-of-orderness is late. Let for_bounded_out_of_orderness(...) cover the "
+                "time by which partitions may be apart",
+                source_name,
+            )
         return stream.assign_timestamps_and_watermarks(watermark_strategy).name(source_name)
 
     def add_source(

@@ -63,6 +63,10 @@ _OF_SPARK: Final = (
 """Options of Spark's source that a program may set as properties."""
 
 
+_OF_BATCHES: Final = frozenset({"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"})
+"""Options of these that divide the input into batches."""
+
+
 @dataclass(frozen=True)
 class KafkaSource(StreamSource):
     """Values of Kafka's records, with the records' time stamps; made by `builder`."""
@@ -79,6 +83,10 @@ class KafkaSource(StreamSource):
     def builder() -> KafkaSourceBuilder:
         """A builder."""
         return KafkaSourceBuilder()
+
+    @property
+    def has_watermarks_apart(self) -> bool:
+        return self.stop is None  # what is read in one batch is never late
 
     def transformation(
         self, spark: SparkSession, parallelism: int, type_info: TypeInformation | None
@@ -160,13 +168,24 @@ class KafkaSourceBuilder:
         self._stop: KafkaOffsetsInitializer | None = None
 
     def build(self) -> KafkaSource:
-        """The source. Raises `InvalidRequestError` if servers, topics or the deserializer are missing."""
+        """The source.
+
+        Raises:
+            InvalidRequestError: Servers, topics or the deserializer are missing; or a source that ends is to be read in
+                several batches.
+        """
         if not self._properties.get(SERVERS):
             raise InvalidRequestError("KafkaSource needs the brokers' addresses: set_bootstrap_servers(...)")
         if self._subscription is None:
             raise InvalidRequestError("KafkaSource needs topics: set_topics(...), set_topic_pattern(...)")
         if self._schema is None:
             raise InvalidRequestError("KafkaSource needs set_value_only_deserializer(SimpleStringSchema()), say")
+        of_batches = sorted(_OF_BATCHES & set(self._properties))
+        if self._stop is not None and of_batches:
+            raise InvalidRequestError(
+                f"KafkaSource with set_bounded reads everything in one batch, which {of_batches[0]} would divide: "
+                "leave it out, or read without an end"
+            )
         return KafkaSource(self._subscription, self._schema, dict(self._properties), self._start, self._stop)
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:

@@ -34,6 +34,11 @@ TIME_COLUMN: Final = "__varvite_record_time"
 class StreamSource(ABC):
     """A source of a stream, under one of PyFlink's names."""
 
+    @property
+    def has_watermarks_apart(self) -> bool:
+        """Does Flink have a watermark for each of its partitions, where there is one for all here?"""
+        return False
+
     @abstractmethod
     def transformation(
         self, spark: SparkSession, parallelism: int, type_info: TypeInformation | None

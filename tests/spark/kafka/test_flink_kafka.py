@@ -237,10 +237,15 @@ def test_elements_have_the_time_stamps_of_their_records(
 
 
 def test_a_watermark_follows_the_records_while_the_job_runs(
-    env: StreamExecutionEnvironment, kafka: Kafka, tmp_path: Path
+    env: StreamExecutionEnvironment, kafka: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """It is one for all partitions, and a warning says so."""
     topic = numbers(kafka, partitions=1)
+    read(env, source_builder(kafka, topic))
+    read(env, source_builder(kafka, topic).set_bounded(LATEST), WatermarkStrategy.for_monotonous_timestamps())
+    assert "one watermark" not in caplog.text
     stream = read(env, source_builder(kafka, topic), WatermarkStrategy.for_monotonous_timestamps())
+    assert "source 'kafka source' has one watermark for all its partitions" in caplog.text
     windows = stream.map(int, Types.INT()).key_by(lambda _: 0, Types.INT())
     windows = windows.window(TumblingEventTimeWindows.of(Time.milliseconds(4))).process(Contents())
     with windows.execute_and_collect("windows") as elements:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from tests.spark.rate_jobs import wait_for
 from tests.stores.postgres_server import Server
 from tests.tidy.pages.doc_blocks import ROOT, blocks_of
 from varvite import DeltaSink, KeyedProcessFunction, StreamExecutionEnvironment
+from varvite.common import Row, Types
 from varvite.datastream import DataStream
+from varvite.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from varvite.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark
@@ -179,3 +182,26 @@ def test_files_are_partitioned_as_spark_partitions_them(
         processed.write_stream.format("json").partition_by("day").query_name("other").option(
             "checkpointLocation", str(tmp_path / "c2")
         ).start(str(tmp_path / "out2"))
+
+
+@pytest.mark.postgres
+def test_elements_are_merged_by_pyflinks_jdbc_sink(spark: SparkSession, postgres: Server) -> None:
+    """By the driver's way and by Spark's tasks; values of types that Spark does not have arrive as well."""
+    conninfo = postgres.new_database()
+    kind = Types.ROW([Types.INT(), Types.STRING(), Types.BIG_DEC()])
+    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:{conninfo.replace('varvite@', '')}")
+    sink = JdbcSink.sink(
+        "insert into t values (?, ?, ?) on conflict (k) do update set v = excluded.v, d = excluded.d",
+        kind,
+        options.with_user_name("varvite").build(),
+    )
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("create table t (k int primary key, v text, d numeric)")
+        for rows_max in (0, 1000):
+            env = StreamExecutionEnvironment.get_execution_environment(spark).set_parallelism(1)
+            env.configure("execution.small-batch.max-rows", rows_max)
+            rows = [Row(1, "a", Decimal("1.50")), Row(2, "b", None), Row(1, f"c{rows_max}", Decimal(2))]
+            env.from_collection(rows, kind).map(lambda row: row, kind).add_sink(sink)
+            env.execute("jdbc")
+            found = connection.execute("select * from t order by k").fetchall()
+            assert found == [(1, f"c{rows_max}", Decimal(2)), (2, "b", None)]

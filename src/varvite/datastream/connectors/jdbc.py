@@ -9,3 +9,5 @@ from varvite.spark_integration.connectors.tables.jdbc_sink import (
 from varvite.spark_integration.elements.flink_types import RowTypeInfo
 
 __all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink", "RowTypeInfo", "SinkFunction"]
+
+SinkFunction.register(JdbcSink)

@@ -54,3 +54,6 @@ __all__ = [
     "TypeInformation",
     "Types",
 ]
+
+SourceFunction.register(FlinkKafkaConsumer)
+SinkFunction.register(FlinkKafkaProducer)

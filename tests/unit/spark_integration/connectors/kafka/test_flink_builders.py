@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 
 from varvite.changelog.row import Row
 from varvite.common.serialization import RowFieldExtractorSchema, SimpleStringSchema
+from varvite.datastream import SinkFunction, SourceFunction
 from varvite.datastream.connectors.kafka import (
     DeliveryGuarantee,
     FlinkKafkaConsumer,
@@ -31,6 +32,10 @@ from varvite.storage.errors import InvalidRequestError
 
 def source_builder() -> Any:
     return KafkaSource.builder().set_bootstrap_servers("h:1").set_value_only_deserializer(SimpleStringSchema())
+
+
+def bounded() -> Any:
+    return source_builder().set_topics("t").set_bounded(KafkaOffsetsInitializer.latest())
 
 
 def records_builder() -> Any:
@@ -96,6 +101,8 @@ def test_settings_of_the_sink(caplog: pytest.LogCaptureFixture) -> None:
     assert exact.build().settings.delivery is Delivery.EXACTLY_ONCE
     assert exact.build().settings.producer("job")["transactional.id"] == "p-job"
     producer = FlinkKafkaProducer("t", SimpleStringSchema(), {"bootstrap.servers": "h:1"})
+    assert isinstance(producer, SinkFunction)
+    assert not isinstance(producer, SourceFunction)
     assert (producer.settings.servers, producer.settings.delivery) == ("h:1", Delivery.AT_LEAST_ONCE)
     producer = FlinkKafkaProducer(
         "t", SimpleStringSchema(), {"bootstrap.servers": "h:1"}, semantic=Semantic.EXACTLY_ONCE
@@ -113,6 +120,10 @@ def test_settings_of_the_sink(caplog: pytest.LogCaptureFixture) -> None:
         (lambda: source_builder().set_topics(), "needs a topic"),
         (lambda: source_builder().set_partitions({KafkaTopicPartition("t", 0)}).set_topics("t"), "already"),
         (lambda: source_builder().set_bounded(KafkaOffsetsInitializer.earliest()), "no end"),
+        (
+            lambda: bounded().set_property("maxOffsetsPerTrigger", "5").build(),
+            "one batch, which maxOffsetsPerTrigger would divide",
+        ),
         (lambda: source_builder().set_starting_offsets("earliest"), "earliest()"),
         (lambda: source_builder().set_value_only_deserializer(str), "no DeserializationSchema"),
         (lambda: KafkaOffsetsInitializer.timestamp(-1), "milliseconds"),
