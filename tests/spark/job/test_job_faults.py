@@ -283,9 +283,10 @@ def test_a_lost_output_block_that_is_made_anew_without_rows_fails_the_query_too(
 
 
 @pytest.mark.spark_tasks
+@pytest.mark.parametrize("is_united", [False, True])
 @pytest.mark.parametrize("again", ["with rows", "without rows"])
 def test_an_upstream_partition_that_runs_again_redoes_the_batch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str, *, is_united: bool
 ) -> None:
     lost: list[int] = []
     chained_rows, muted = batch_executor.chained_rows, tmp_path / "muted"
@@ -311,6 +312,8 @@ def test_an_upstream_partition_that_runs_again_redoes_the_batch(
     job.add(("a", 1), ("b", 2), ("a", 3))
     stream = job.environment().from_dataframe(job.stream.read())
     first = stream.key_by("k").process(job.function, job.output, uid="first")
+    if is_united:
+        first = first.union(first.filter(lambda row: False))
     second = first.key_by("k").process(CountRows(), "k string, rows long", uid="second")
     writer = second.foreach_batch(job.collect).query_name("job").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()

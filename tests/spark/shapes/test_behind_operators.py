@@ -90,7 +90,7 @@ class Signed(CoMapFunction[Any, Any, Any]):
         return -value
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_what_an_operator_yields_is_united_with_a_source_and_with_another(
     env: StreamExecutionEnvironment, parallelism: int
 ) -> None:
@@ -175,7 +175,7 @@ class Known(BroadcastProcessFunction[Any, Any, Any]):
         ctx.get_broadcast_state(NAMES).put(*value)
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_what_an_operator_yields_is_broadcast_and_meets_a_broadcast_stream(
     env: StreamExecutionEnvironment, parallelism: int
 ) -> None:
