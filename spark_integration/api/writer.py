@@ -268,8 +268,6 @@ class StreamWriter:
         check_worker_python(spark)
         options = dict(self._options)
         plan, private = self._plan(spark, options)
-        if not self._is_mode_decided:
-            check_streaming(plan.config, sources_of(self._transformation))
         limit = memory_warning(spark.sparkContext.getConf().get)
         if limit is not None and plan.operators:
             _log.warning("job %s: %s", plan.job, limit)
@@ -323,6 +321,8 @@ class StreamWriter:
         """Check the query as a whole; removes the checkpoint location from the options, or makes one."""
         job = check_query_name(self._query_name)
         config = resolve(self._levels())
+        if not self._is_mode_decided:
+            check_streaming(config, sources_of(self._transformation))
         _check_not_running(spark, job)
         if config.has_custom_backend:
             check_factory(config.backend_type, dict(config.custom_backend_options or {}))
@@ -342,12 +342,10 @@ class StreamWriter:
         names = _source_names(graph.sources, analyzed)
         progress = decide_progress(config.progress, names, self._spark_trigger(config), has_spark_state=keeps_state)
         location = take_option(options, "checkpointLocation") or location_of_session(spark.conf.getAll, job)
-        private: PrivateLocation | None = None
-        if not location:
-            if not progress.is_in_chain:
-                raise missing_checkpoint_location(options, progress.reason)
-            private = PrivateLocation(config.storage_url, job)
-            location = private.url
+        if not location and not progress.is_in_chain:
+            raise missing_checkpoint_location(options, progress.reason)
+        private = None if location else PrivateLocation(config.storage_url, job)
+        location = private.url if private is not None else location
         files = HadoopDirectory(spark, str(location))
         in_chain = _in_chain(files, config, job, is_private=private is not None)
         metadata = in_chain.get("metadata")
