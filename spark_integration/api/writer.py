@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
     from varvite.spark_integration.options.job_config import JobConfig
     from varvite.spark_integration.options.levels import OptionLevel
+    from varvite.spark_integration.plan.operator import OperatorPlan
     from varvite.spark_integration.plan.transformations import GraphSettings
 
 
@@ -328,13 +329,7 @@ class StreamWriter:
             check_factory(config.backend_type, dict(config.custom_backend_options or {}))
         graph = plan_graph(self._main, self._environment.graph_settings, self._sides)
         check_generic_types(job, graph.operators, graph.sources, allowed=config.generic_types)
-        for operator in graph.operators:
-            if (operator.parallelism or 1) > config.max_parallelism:
-                raise InvalidRequestError(
-                    f"the operator's parallelism is {operator.parallelism}, but there are only "
-                    f"{config.max_parallelism} key groups (max parallelism)",
-                    operator=operator.uid,
-                )
+        _check_key_groups(graph.operators, config.max_parallelism)
         rows = input_rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
         java_rows: Any = rows._jdf  # noqa: SLF001  as in `dataframe_source`
         analyzed = java_rows.queryExecution().analyzed()
@@ -477,6 +472,16 @@ def location_of_session(conf: Mapping[str, str], job: str) -> str | None:
 def trigger_every(interval_ms: int | None) -> dict[str, Any]:
     """Spark's trigger for an interval; empty without one."""
     return {} if interval_ms is None else {"processingTime": f"{interval_ms} milliseconds"}
+
+
+def _check_key_groups(operators: Sequence[OperatorPlan], max_parallelism: int) -> None:
+    for operator in operators:
+        if (operator.parallelism or 1) > max_parallelism:
+            raise InvalidRequestError(
+                f"the operator's parallelism is {operator.parallelism}, but there are only {max_parallelism} key "
+                "groups (max parallelism)",
+                operator=operator.uid,
+            )
 
 
 def _check_not_running(spark: SparkSession, job: str) -> None:
