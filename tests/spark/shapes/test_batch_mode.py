@@ -18,6 +18,7 @@ from varvite.datastream import (
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
+from varvite.datastream.connectors.number_seq import NumberSequenceSource
 from varvite.datastream.state import MapStateDescriptor
 from varvite.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from varvite.spark_integration.connectors.sink import ForeachBatchSink
@@ -49,6 +50,16 @@ def test_a_reduction_gives_the_last_result_of_each_key(env: StreamExecutionEnvir
     assert sorted(collected(untyped, "any objects")) == [2, 4]
     rows = env.from_collection([("a", 1), ("a", 2)], Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()]))
     assert [tuple(row) for row in collected(rows.key_by("k").sum("n"), "rows")] == [("a", 3)]
+
+
+SUMS = [1, 2, 4, 6, 9, 12, 16, 20, 25, 30]
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("AUTOMATIC", SUMS[-2:]), ("STREAMING", SUMS)])
+def test_sources_that_end_are_bounded_input(env: StreamExecutionEnvironment, mode: str, expected: list[int]) -> None:
+    env.configure("execution.runtime-mode", mode)
+    numbers = env.from_source(NumberSequenceSource(1, 10), WatermarkStrategy.no_watermarks(), "numbers")
+    assert sorted(collected(numbers.key_by(lambda n: n % 2, Types.LONG()).sum(), "numbers")) == expected
 
 
 def test_an_operator_behind_another_gets_its_last_results_only(env: StreamExecutionEnvironment) -> None:
