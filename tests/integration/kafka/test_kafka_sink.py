@@ -22,7 +22,7 @@ from varvite.spark_integration.connectors.sink import Sink
 from varvite.storage.errors import DidNotHappenError, FencedError, InvalidRequestError, LineageError
 from varvite.testing.contracts.sink import commit
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 
 def text(*values: Any, **columns: Any) -> pa.Table:
@@ -139,7 +139,6 @@ def test_a_sink_that_fails_in_between_writes_nothing_of_the_batch_twice(kafka: K
     assert kafka.values(topic) == ["1", "5"]
 
 
-@pytest.mark.long
 def test_an_open_transaction_of_another_job_does_not_hide_the_last_commit(
     kafka: Kafka, opened: Any, job_id: str
 ) -> None:
@@ -267,7 +266,6 @@ def test_brokers_that_do_not_answer_are_a_retryable_error(monkeypatch: pytest.Mo
         KafkaSink("127.0.0.1:1", "t").prepare("job")
 
 
-@pytest.mark.long
 def test_brokers_that_are_away_for_a_while_delay_a_commit(tmp_path: Path, job_id: str) -> None:
     import signal
 

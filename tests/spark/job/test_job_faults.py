@@ -32,7 +32,7 @@ from varvite.storage.format.records import ORIGIN, Commit
 from varvite.storage.object_stores.open import open_store
 from varvite.storage.object_stores.prefixed import PrefixedStore
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 EARLY = "state.changelog.dstl.dfs.preemptive-persist-threshold"
 
 
@@ -87,9 +87,7 @@ def test_a_state_worker_that_dies_inside_the_function_is_replaced_and_its_task_t
     assert job.rows() == in_order(job.expected)
 
 
-@pytest.mark.parametrize(
-    "stops", [pytest.param(True, id="stopped", marks=pytest.mark.long), pytest.param(False, id="sleeps")]
-)
+@pytest.mark.parametrize("stops", [pytest.param(True, id="stopped"), pytest.param(False, id="sleeps")])
 def test_stop_ends_a_batch_that_does_not_end_and_the_next_run_executes_it(
     spark: SparkSession, tmp_path: Path, stops: bool
 ) -> None:

@@ -33,7 +33,7 @@ from varvite.datastream.functions import ProcessFunction, ProcessWindowFunction
 from varvite.datastream.window import TumblingEventTimeWindows
 from varvite.storage.errors import InvalidRequestError, UserFunctionError
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 NO_TIMES = WatermarkStrategy.no_watermarks()
 EARLIEST, LATEST = KafkaOffsetsInitializer.earliest(), KafkaOffsetsInitializer.latest()
@@ -134,7 +134,6 @@ def test_fields_are_keys_and_values_and_topics_are_selected(env: StreamExecution
     assert [(m.key(), m.value()) for m in kafka.messages(second)] == [(b"user-2", b"b")]
 
 
-@pytest.mark.long
 def test_exactly_once_is_a_transaction_per_batch(env: StreamExecutionEnvironment, kafka: Kafka, tmp_path: Path) -> None:
     """Batch by batch; a job of the same name goes on where it was."""
     source, target = kafka.new_topic(1), kafka.new_topic(1)

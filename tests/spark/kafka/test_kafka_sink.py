@@ -19,7 +19,7 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.testing.contracts import SinkContract
 from varvite.testing.contracts.sink import commit
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 
 class Numbers(KafkaSink):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.keyed_jobs import UID, KeyedJob, forget_batches, in_order
 from varvite.storage.errors import GapError, InvalidRequestError, LineageError, RewindError, StateMissingError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def first_of_each(rows: DataFrame) -> DataFrame:
@@ -87,7 +87,6 @@ def test_a_batch_of_the_same_files_is_adopted_although_spark_plans_it_anew(job: 
     assert in_order(tuple(row) for row in written) == in_order(job.expected[6:])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("before", [first_of_each, join_of_two], ids=["deduplication", "join"])
 def test_operators_of_spark_before_the_job_keep_their_state_when_a_batch_is_adopted(
     spark: SparkSession, tmp_path: Path, before: Callable[[DataFrame], DataFrame]

@@ -108,6 +108,7 @@ def test_what_an_operator_yields_is_united_with_a_source_and_with_another(
     assert Counter(pair[0] for pair in collected(twice, "twice")) == {"a": 2, "aa": 2, "b": 1, "bb": 1}
 
 
+@pytest.mark.long
 def test_what_operators_yield_is_connected(env: StreamExecutionEnvironment) -> None:
     first = sums(timed(pairs(env, ("a", 1), ("a", 2))))
     second = timed(pairs(env, ("a", 9), ("c", 8)))
@@ -135,6 +136,7 @@ def test_streams_without_keys_are_connected_one_after_the_other(env: StreamExecu
     assert sorted(collected(signed, "signed")) == [-6, -4, -2, 1, 2, 3, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_side_outputs_and_ways_that_part_meet_again(env: StreamExecutionEnvironment) -> None:
     parity = pairs(env, ("a", 1), ("a", 2), ("b", 3), ("b", 4)).key_by("f0").process(Parity(), PAIR)
     odd = parity.get_side_output(ODD)
