@@ -8,12 +8,13 @@ notes); I11 (topics are compared).
 | `sink` | the sink |
 | `record_sink` | the sink by PyFlink's builders: elements as records |
 | `record_source` | Spark's source by PyFlink's builders |
+| `admin` | Kafka's admin client in the JVM |
 | `offsets` | offsets to start from and to stop at |
 | `settings` | what a user sets, and the client's configuration of it |
 | `columns` | rows as messages |
 | `producer` | a producer, and the transaction of a batch |
 | `commit_topic` | the topic that notes the last commit of each job |
 | `source_topics` | the topics that a job reads: which they are, and what of them is lost |
-| `source_check` | the same at the start, by Kafka's client in the JVM |
+| `source_check` | the same, asked of Kafka |
 | `client_errors` | errors of the client, and what to do |
 """

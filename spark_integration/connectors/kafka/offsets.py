@@ -8,24 +8,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
-
+from varvite.spark_integration.connectors.kafka.admin import NO_ANSWER, KafkaAdmin, KafkaTopicPartition, reason_of
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-_TIMEOUT_MS: Final = "20000"
-
-
-@dataclass(frozen=True, order=True)
-class KafkaTopicPartition:
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
+    from collections.abc import Mapping
 
 
 class KafkaOffsetResetStrategy(Enum):
@@ -177,81 +166,45 @@ class KafkaOffsets:
             InvalidRequestError: A partition has none; or a topic is not there.
         """
         try:
-            admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(
-                self._map({**self._client, "default.api.timeout.ms": _TIMEOUT_MS, "request.timeout.ms": _TIMEOUT_MS})
-            )
+            admin = KafkaAdmin(self._jvm, self._client)
             try:
-                return self._resolved(admin, initializer, subscription, group)
+                return _resolved(admin, initializer, subscription, group)
             finally:
                 admin.close()
-        except (Py4JError, TypeError) as error:
-            reason = str(error).partition("\n\tat ")[0]
-            raise DidNotHappenError(f"Kafka could not be asked for the offsets of {subscription}: {reason}") from error
+        except NO_ANSWER as error:
+            raise DidNotHappenError(
+                f"Kafka could not be asked for the offsets of {subscription}: {reason_of(error)}"
+            ) from error
 
-    def _resolved(
-        self, admin: Any, initializer: KafkaOffsetsInitializer, subscription: Subscription, group: str | None
-    ) -> dict[KafkaTopicPartition, int]:
-        partitions = self._partitions(admin, subscription)
-        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
-        latest = self._offsets(admin, partitions, spec.latest())
-        if initializer.kind is Start.LATEST:
-            return latest
-        if initializer.kind is Start.TIMESTAMP:
-            of_time = self._offsets(admin, partitions, spec.forTimestamp(initializer.timestamp_ms))
-            return {at: latest[at] if offset < 0 else offset for at, offset in of_time.items()}
-        earliest = self._offsets(admin, partitions, spec.earliest())
-        if initializer.kind is Start.EARLIEST:
-            return earliest
-        committed = self._committed(admin, group) if group else {}
-        return {
-            at: decide_offset(at, initializer, Bounds(earliest[at], latest[at]), committed.get(at)) for at in partitions
-        }
 
-    def _partitions(self, admin: Any, subscription: Subscription) -> list[KafkaTopicPartition]:
-        """The partitions of a subscription."""
-        if subscription.partitions:
-            return sorted(subscription.partitions)
-        topics = list(subscription.topics)
-        if subscription.pattern:
-            matches = self._jvm.java.util.regex.Pattern.compile(subscription.pattern)
-            names = admin.listTopics().names().get()
-            topics = [name for name in names if matches.matcher(name).matches()]
-        listed = self._jvm.java.util.ArrayList()
-        for topic in topics:
-            listed.add(topic)
-        answers = admin.describeTopics(listed).topicNameValues()
-        partitions: list[KafkaTopicPartition] = []
-        for topic in topics:
-            try:
-                described = answers.get(topic).get()
-            except Py4JJavaError as error:
-                if "UnknownTopicOrPartition" not in str(error):
-                    raise
-                raise InvalidRequestError(
-                    f"there is no Kafka topic {topic!r}; create it, or correct its name"
-                ) from None
-            partitions += [KafkaTopicPartition(topic, int(p.partition())) for p in described.partitions()]
-        return sorted(partitions)
+def _resolved(
+    admin: KafkaAdmin, initializer: KafkaOffsetsInitializer, subscription: Subscription, group: str | None
+) -> dict[KafkaTopicPartition, int]:
+    partitions = _partitions(admin, subscription)
+    latest = admin.latest(partitions)
+    if initializer.kind is Start.LATEST:
+        return latest
+    if initializer.kind is Start.TIMESTAMP:
+        of_time = admin.of_time(partitions, initializer.timestamp_ms)
+        return {at: latest[at] if offset < 0 else offset for at, offset in of_time.items()}
+    earliest = admin.earliest(partitions)
+    if initializer.kind is Start.EARLIEST:
+        return earliest
+    committed = admin.committed(group) if group else {}
+    return {
+        at: decide_offset(at, initializer, Bounds(earliest[at], latest[at]), committed.get(at)) for at in partitions
+    }
 
-    def _offsets(
-        self, admin: Any, partitions: Iterable[KafkaTopicPartition], spec: Any
-    ) -> dict[KafkaTopicPartition, int]:
-        places = {at: self._jvm.org.apache.kafka.common.TopicPartition(at.topic, at.partition) for at in partitions}
-        answers = admin.listOffsets(self._map(dict.fromkeys(places.values(), spec)))
-        return {at: int(answers.partitionResult(place).get().offset()) for at, place in places.items()}
 
-    def _committed(self, admin: Any, group: str) -> dict[KafkaTopicPartition, int]:
-        """The committed offsets of a group."""
-        answers = admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get()
-        committed: dict[KafkaTopicPartition, int] = {}
-        for place in answers:
-            offset = answers[place]
-            if offset is not None:
-                committed[KafkaTopicPartition(str(place.topic()), int(place.partition()))] = int(offset.offset())
-        return committed
-
-    def _map(self, entries: Mapping[Any, Any]) -> Any:
-        made = self._jvm.java.util.HashMap()
-        for key, value in entries.items():
-            made.put(key, value)
-        return made
+def _partitions(admin: KafkaAdmin, subscription: Subscription) -> list[KafkaTopicPartition]:
+    """The partitions of a subscription."""
+    if subscription.partitions:
+        return sorted(subscription.partitions)
+    topics = admin.topics_like(subscription.pattern) if subscription.pattern else list(subscription.topics)
+    descriptions = admin.descriptions(topics)
+    for topic in topics:
+        if topic not in descriptions:
+            raise InvalidRequestError(f"there is no Kafka topic {topic!r}; create it, or correct its name")
+    return sorted(
+        KafkaTopicPartition(topic, int(p.partition())) for topic in topics for p in descriptions[topic].partitions()
+    )

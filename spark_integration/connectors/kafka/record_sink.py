@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from varvite.spark_integration.connectors.kafka.columns import KEY, TIME, TOPIC, VALUE
-from varvite.spark_integration.connectors.kafka.settings import TRANSACTIONAL_ID_PREFIX, Delivery
+from varvite.spark_integration.connectors.kafka.settings import SERVERS, TRANSACTIONAL_ID_PREFIX, Delivery
 from varvite.spark_integration.connectors.kafka.sink import KafkaSink
 from varvite.spark_integration.connectors.sink import ElementSink
 from varvite.spark_integration.elements.formats.schemas import SerializationSchema
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from varvite.spark_integration.elements.types import ElementType
 
-_SERVERS: Final = "bootstrap.servers"
 _WITHOUT_EFFECT: Final = {
     "group.id": "a sink has no group",
     "key.serializer": "the key's schema says it",
@@ -195,7 +194,7 @@ class KafkaSinkBuilder:
                 "KafkaSink needs set_record_serializer(KafkaRecordSerializationSchema.builder()...)"
             )
         return RecordKafkaSink(
-            self._servers or str(self._properties.get(_SERVERS, "")),
+            self._servers or str(self._properties.get(SERVERS, "")),
             self._records,
             delivery=delivery_of(self._guarantee is DeliveryGuarantee.EXACTLY_ONCE),
             options=client_options(self._properties),
@@ -242,7 +241,7 @@ def client_options(properties: Mapping[str, Any]) -> dict[str, Any]:
     for name, reason in _WITHOUT_EFFECT.items():
         if name in properties:
             log_without_effect(f"the property {name!r} of KafkaSink", reason)
-    return {name: value for name, value in properties.items() if name != _SERVERS and name not in _WITHOUT_EFFECT}
+    return {name: value for name, value in properties.items() if name != SERVERS and name not in _WITHOUT_EFFECT}
 
 
 class Semantic(Enum):
@@ -275,7 +274,7 @@ class FlinkKafkaProducer(RecordKafkaSink):
         del kafka_producer_pool_size
         records = KafkaRecordSerializationSchema(topic, None, None, _checked(serialization_schema))
         super().__init__(
-            str(producer_config.get(_SERVERS, "")),
+            str(producer_config.get(SERVERS, "")),
             records,
             delivery=delivery_of(semantic is Semantic.EXACTLY_ONCE),
             options=client_options(producer_config),

@@ -21,6 +21,7 @@ from varvite.spark_integration.connectors.kafka.offsets import (
     Subscription,
     spark_offsets,
 )
+from varvite.spark_integration.connectors.kafka.settings import SERVERS
 from varvite.spark_integration.connectors.sources.stream_source import (
     TIME_COLUMN,
     VALUE_COLUMN,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from varvite.spark_integration.plan.transformations import Transformation
 
 _log: Final = logging.getLogger(__name__)
-SERVERS: Final = "bootstrap.servers"
 GROUP: Final = "group.id"
 _WITHOUT_EFFECT: Final = {
     "auto.offset.reset": "set_starting_offsets says it",

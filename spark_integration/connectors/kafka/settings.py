@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 COMMIT_TOPIC: Final = "varvite-commits"
 TRANSACTIONAL_ID_PREFIX: Final = "varvite"
-_SERVERS: Final = "bootstrap.servers"
+SERVERS: Final = "bootstrap.servers"
 _KAFKA: Final = "kafka."
 _RESERVED: Final = {
     "transactional.id": "transactional_id_prefix",
@@ -58,12 +58,12 @@ class KafkaSettings:
     def connection(self) -> dict[str, Any]:
         """The client's configuration for reading and for administration."""
         options = {name: value for name, value in self.options if name.startswith(_OF_CONNECTIONS)}
-        return {_SERVERS: self.servers, **options}
+        return {SERVERS: self.servers, **options}
 
     def producer(self, job_id: str) -> dict[str, Any]:
         """The configuration of the job's producer."""
         config: dict[str, Any] = {
-            _SERVERS: self.servers,
+            SERVERS: self.servers,
             **_DEFAULTS,
             "enable.idempotence": True,
             # A full queue would let later rows overtake earlier ones; `producer` bounds what is in it.
@@ -119,7 +119,7 @@ def arguments_of_options(options: Mapping[str, Any]) -> dict[str, Any]:
                 f"option {key!r} is not one of a Kafka sink: topic, delivery, commit_topic, transactional_id_prefix, "
                 "allow_repeats, and those of the client behind kafka."
             )
-    return {"servers": str(of_client.pop(_SERVERS, "")), "options": of_client, **others}
+    return {"servers": str(of_client.pop(SERVERS, "")), "options": of_client, **others}
 
 
 def _delivery(value: Any) -> Delivery:

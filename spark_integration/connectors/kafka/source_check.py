@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 
+from varvite.spark_integration.connectors.kafka.admin import NO_ANSWER, KafkaAdmin, KafkaTopicPartition, reason_of
 from varvite.spark_integration.connectors.kafka.source_topics import (
     TOPICS,
     Topic,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 _PREFIX: Final = "kafka."
-_TIMEOUT_MS: Final = "20000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class SourceCheck:
         """Topics of each source, as `check` has found them."""
         self._read: dict[str, dict[str, dict[int, int]]] = {}
         """Source → topic → partition → the offset from which the next batch reads."""
-        self._clients: dict[KafkaSource, Any] = {}
+        self._clients: dict[KafkaSource, KafkaAdmin] = {}
         self._lost = 0
 
     def take_lost(self) -> int:
@@ -122,8 +122,8 @@ class SourceCheck:
             check_ids(self._noted.get(name, {}), now, commit.batch, commit.seq)
             earliest = {topic: state.earliest for topic, state in now.items()}
             lost = lost_rows(read[name], earliest)
-            text = "; ".join(map(str, lost))
             if lost and source.fails_on_loss:
+                text = "; ".join(map(str, lost))
                 raise InvalidRequestError(
                     f"Kafka has deleted rows that the job has not read yet (offsets {text}). To go on without them, "
                     "set the source's option failOnDataLoss to false: they are counted, and lost. Longer retention of "
@@ -158,12 +158,14 @@ class SourceCheck:
             if begins is None or source.fails_on_loss:
                 continue
             earliest: dict[str, dict[int, int]] = {topic: {} for topic in begins}
-            places = [(topic, number) for topic, partitions in begins.items() for number in partitions]
+            places = [
+                KafkaTopicPartition(topic, number) for topic, partitions in begins.items() for number in partitions
+            ]
             try:
-                for (topic, number), offset in self._earliest(self._client(source), places).items():
-                    earliest[topic][number] = offset
-            except (Py4JError, TypeError) as error:
-                _log.warning("job %s: Kafka does not say which rows it has deleted: %s", self._job, _first_line(error))
+                for at, offset in self._client(source).earliest(places).items():
+                    earliest[at.topic][at.partition] = offset
+            except NO_ANSWER as error:
+                _log.warning("job %s: Kafka does not say which rows it has deleted: %s", self._job, reason_of(error))
                 continue
             self._count(lost_rows(begins, earliest, ends[name]))
             self._read[name] = next_offsets(ends[name], earliest)
@@ -190,56 +192,28 @@ class SourceCheck:
     def _topics(self, source: KafkaSource, read: Mapping[str, Mapping[int, int]]) -> dict[str, Topic]:
         """The topics as they are now; without those that are gone. Empty if Kafka does not answer."""
         try:
-            return self._described(self._client(source), read)
-        except (Py4JError, TypeError) as error:
+            return _described(self._client(source), read)
+        except NO_ANSWER as error:
             _log.warning(
                 "job %s: its topics cannot be compared with those that it has read before: %s",
-                self._job, _first_line(error),
+                self._job, reason_of(error),
             )  # fmt: skip
             return {}
 
-    def _client(self, source: KafkaSource) -> Any:
+    def _client(self, source: KafkaSource) -> KafkaAdmin:
         if source not in self._clients:
-            options = {**dict(source.client), "default.api.timeout.ms": _TIMEOUT_MS, "request.timeout.ms": _TIMEOUT_MS}
-            self._clients[source] = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._map(options))
+            self._clients[source] = KafkaAdmin(self._jvm, dict(source.client))
         return self._clients[source]
 
-    def _described(self, admin: Any, read: Mapping[str, Mapping[int, int]]) -> dict[str, Topic]:
-        names = self._jvm.java.util.ArrayList()
-        for name in read:
-            names.add(name)
-        answers = admin.describeTopics(names).topicNameValues()
-        descriptions: dict[str, Any] = {}
-        for name in read:
-            try:
-                descriptions[name] = answers.get(name).get()
-            except Py4JJavaError as error:
-                if "UnknownTopicOrPartition" not in str(error):
-                    raise
-        partitions = [(name, int(p.partition())) for name, topic in descriptions.items() for p in topic.partitions()]
-        earliest = self._earliest(admin, partitions)
-        return {
-            name: Topic(
-                id=str(topic.topicId().toString()),
-                earliest={number: earliest[name, number] for of, number in partitions if of == name},
-            )
-            for name, topic in descriptions.items()
-        }
 
-    def _earliest(self, admin: Any, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        kafka = self._jvm.org.apache.kafka
-        places = {pair: kafka.common.TopicPartition(*pair) for pair in partitions}
-        earliest = kafka.clients.admin.OffsetSpec.earliest()
-        answers = admin.listOffsets(self._map(dict.fromkeys(places.values(), earliest)))
-        return {pair: int(answers.partitionResult(at).get().offset()) for pair, at in places.items()}
-
-    def _map(self, entries: Mapping[Any, Any]) -> Any:
-        made = self._jvm.java.util.HashMap()
-        for key, value in entries.items():
-            made.put(key, value)
-        return made
-
-
-def _first_line(error: BaseException) -> str:
-    """The text of an error without the JVM's stack."""
-    return str(error).partition("\n\tat ")[0]
+def _described(admin: KafkaAdmin, names: Iterable[str]) -> dict[str, Topic]:
+    descriptions = admin.descriptions(names)
+    partitions = {name: [int(p.partition()) for p in topic.partitions()] for name, topic in descriptions.items()}
+    earliest = admin.earliest(KafkaTopicPartition(name, number) for name in partitions for number in partitions[name])
+    return {
+        name: Topic(
+            id=str(topic.topicId().toString()),
+            earliest={number: earliest[KafkaTopicPartition(name, number)] for number in partitions[name]},
+        )
+        for name, topic in descriptions.items()
+    }
