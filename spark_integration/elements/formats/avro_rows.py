@@ -98,8 +98,8 @@ def _not_null(union: list[Any]) -> Any:
     return others[0]
 
 
-class AvroRowDeserializationSchema(DeserializationSchema):
-    """Rows of Avro records.
+class _AvroRows:
+    """The schema of rows, by its text.
 
     Args:
         record_class: A class of Java's; not possible.
@@ -110,9 +110,22 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     """
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
-        self._schema, self._kind = _parse("AvroRowDeserializationSchema", record_class, avro_schema_string)
+        self._schema, self._kind = _parse(type(self).__name__, record_class, avro_schema_string)
         self._text = avro_schema_string
-        self._convert = _reader(self._kind)
+        self._convert = self._converter(self._kind)
+
+    def _converter(self, kind: RowType) -> Convert:
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (None, self._text)
+
+
+class AvroRowDeserializationSchema(_AvroRows, DeserializationSchema):
+    """Rows of Avro records."""
+
+    def _converter(self, kind: RowType) -> Convert:
+        return _reader(kind)
 
     def deserialize(self, message: bytes) -> Any:
         from fastavro import schemaless_reader
@@ -126,25 +139,12 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         return self._kind
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AvroRowDeserializationSchema, (None, self._text)
 
+class AvroRowSerializationSchema(_AvroRows, SerializationSchema):
+    """Avro records of rows."""
 
-class AvroRowSerializationSchema(SerializationSchema):
-    """Avro records of rows.
-
-    Args:
-        record_class: A class of Java's; not possible.
-        avro_schema_string: The schema, as JSON.
-
-    Raises:
-        InvalidRequestError: No schema of records, or fastavro is not installed.
-    """
-
-    def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
-        self._schema, self._kind = _parse("AvroRowSerializationSchema", record_class, avro_schema_string)
-        self._text = avro_schema_string
-        self._convert = _writer(self._kind)
+    def _converter(self, kind: RowType) -> Convert:
+        return _writer(kind)
 
     def serialize(self, element: Any) -> bytes:
         from fastavro import schemaless_writer
@@ -156,9 +156,6 @@ class AvroRowSerializationSchema(SerializationSchema):
         except Exception as error:  # as above
             raise InvalidRequestError(f"Failed to serialize row {element!r}: {error!r}") from error
         return written.getvalue()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AvroRowSerializationSchema, (None, self._text)
 
 
 def _reader(kind: TypeInformation) -> Convert:
