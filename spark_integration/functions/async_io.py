@@ -132,7 +132,21 @@ class NoRetryStrategy(AsyncRetryStrategy[OUT]):
 NO_RETRY_STRATEGY: NoRetryStrategy[Any] = NoRetryStrategy()
 
 
-class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT]):
+class _LimitedRetryStrategy(AsyncRetryStrategy[OUT]):
+    """A number of attempts, and what is worth another one."""
+
+    def __init__(self, max_attempts: int, predicate: RetryPredicate[OUT]) -> None:
+        self._max_attempts = max_attempts
+        self._predicate = predicate
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        return self._predicate
+
+
+class FixedDelayRetryStrategy(_LimitedRetryStrategy[OUT]):
     """The same wait between attempts."""
 
     def __init__(
@@ -154,21 +168,14 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT]):
             InvalidRequestError: A number is too small.
         """
         _check_positive(max_attempts=max_attempts, backoff_time_millis=backoff_time_millis)
-        self._max_attempts = max_attempts
+        super().__init__(max_attempts, RetryPredicate(result_predicate, exception_predicate))
         self._backoff_ms = backoff_time_millis
-        self._predicate: RetryPredicate[OUT] = RetryPredicate(result_predicate, exception_predicate)
-
-    def can_retry(self, current_attempts: int) -> bool:
-        return current_attempts <= self._max_attempts
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:  # noqa: ARG002
         return self._backoff_ms
 
-    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        return self._predicate
 
-
-class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
+class ExponentialBackoffDelayRetryStrategy(_LimitedRetryStrategy[OUT]):
     """A wait that is multiplied after each attempt, up to a limit; each element has waits of its own."""
 
     def __init__(
@@ -199,21 +206,14 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
             max_retry_delay=max_retry_delay,
             multiplier=multiplier,
         )
-        self._max_attempts = max_attempts
+        super().__init__(max_attempts, RetryPredicate(result_predicate, exception_predicate))
         self._initial_ms, self._limit_ms, self._multiplier = initial_delay, max_retry_delay, multiplier
-        self._predicate: RetryPredicate[OUT] = RetryPredicate(result_predicate, exception_predicate)
-
-    def can_retry(self, current_attempts: int) -> bool:
-        return current_attempts <= self._max_attempts
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
         wait_ms = self._initial_ms
         for _ in range(current_attempts - 1):
             wait_ms = int(min(wait_ms * self._multiplier, self._limit_ms))
         return wait_ms
-
-    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        return self._predicate
 
 
 def _check_positive(**numbers: float) -> None:
