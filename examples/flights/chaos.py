@@ -70,21 +70,33 @@ def kill_state_worker(work: Path, rng: random.Random) -> bool:
         for process in psutil.process_iter(["cmdline", "ppid"])
         if STATE_WORKERS in (command := process.info["cmdline"] or []) and str(work) in " ".join(command)
     }
-    workers = [process for process in of_demo.values() if process.info["ppid"] in of_demo]
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if workers:
-            rng.choice(workers).kill()
-            return True
-    return False
+    return kill_one([process for process in of_demo.values() if process.info["ppid"] in of_demo], rng)
 
 
 def kill_python_worker(driver_pid: int, rng: random.Random) -> bool:
     """Kill one of Spark's own Python workers, if there is one."""
-    with contextlib.suppress(psutil.NoSuchProcess, OSError):
-        children = psutil.Process(driver_pid).children(recursive=True)
-        daemons = {c.pid for c in children if "pyspark.daemon" in " ".join(c.cmdline())}
-        workers = [c for c in children if c.pid in daemons and c.ppid() in daemons]
-        if workers:
-            rng.choice(workers).kill()
+    daemons = processes_below(driver_pid, "pyspark.daemon")
+    of_daemon = {process.pid for process in daemons}
+    return kill_one([process for process in daemons if process.info["ppid"] in of_daemon], rng)
+
+
+def processes_below(pid: int, word: str) -> list[psutil.Process]:
+    """The processes that a process has started, they or others that it has, with a word in their command."""
+    try:
+        below = {process.pid for process in psutil.Process(pid).children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return []
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "ppid"])  # a process that has just ended has no command
+        if process.pid in below and word in " ".join(process.info["cmdline"] or ())
+    ]
+
+
+def kill_one(processes: list[psutil.Process], rng: random.Random) -> bool:
+    """Kill one of these processes, if there is one that has not just ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if processes:
+            rng.choice(processes).kill()
             return True
     return False

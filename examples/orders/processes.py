@@ -7,13 +7,11 @@ import random
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
-import psutil
 
-from examples.flights.chaos import kill_state_worker
+from examples.flights.chaos import kill_one, kill_state_worker, processes_below
 from examples.orders.broker import Broker
 
 DRIVER, WORKER, EXECUTOR, BROKER = VICTIMS = ("driver", "worker", "executor", "broker")
@@ -66,20 +64,7 @@ class Processes:
             return True
         if victim == WORKER:
             return kill_state_worker(self._work, self._rng)
-        return self._kill_executor()
-
-    def _kill_executor(self) -> bool:
-        with suppress(psutil.NoSuchProcess):
-            of_driver = {process.pid for process in psutil.Process(self._driver.pid).children(recursive=True)}
-            executors = [
-                process
-                for process in psutil.process_iter(["cmdline"])
-                if process.pid in of_driver and any(EXECUTOR_CLASS in word for word in process.info["cmdline"] or ())
-            ]
-            if executors:
-                self._rng.choice(executors).kill()
-                return True
-        return False
+        return kill_one(processes_below(self._driver.pid, EXECUTOR_CLASS), self._rng)
 
     def end(self) -> None:
         """Kill the driver for good."""
