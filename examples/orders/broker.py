@@ -79,6 +79,8 @@ class Broker:
             "group.initial.rebalance.delay.ms": 0,
             "auto.create.topics.enable": "false",
             "log.initial.task.delay.ms": 500,
+            # Records may bear event times of long ago; Kafka would count their age from those and delete them.
+            "log.retention.ms": -1,
             "num.network.threads": 2,
             "num.io.threads": 4,
             "log.cleaner.dedupe.buffer.size": 16 << 20,
