@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.short_lived_java import set_java_options
 from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
 from tests.stores.kafka_broker import kafka
 from tests.stores.postgres_server import postgres
@@ -40,6 +41,8 @@ def has_room(directory: Path) -> bool:
 if "TMPDIR" not in os.environ and has_room(MEMORY):
     os.environ["TMPDIR"] = str(MEMORY)  # also of the processes that tests start
     tempfile.tempdir = None
+
+set_java_options(os.environ)  # also of the processes that tests start
 
 SEED = os.environ[SEED_VARIABLE] = seed_of(os.environ)  # also of pytest's processes, if there are several
 

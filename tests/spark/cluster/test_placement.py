@@ -24,9 +24,9 @@ from tests.workers.standalone_cluster import standalone_cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).parents[3]
-BATCHES = 30
+BATCHES = 20
 KEYS = 24
-EMPTY, ONE_KEY = 4, 6
+EMPTY, ONE_KEY = 2, 4
 """Batches without rows, and with rows of one partition only."""
 WAIT_MAX_S = 600
 PAGE = "docs/operate/cluster.md"
@@ -165,7 +165,7 @@ def test_on_a_local_cluster_only_partitions_of_an_executor_that_is_decommissione
     tmp_path: Path,
 ) -> None:
     """Each of them once, in the very next batch, to an executor that is there to stay."""
-    partitions, decommissioned_after, excluded_after = 7, 9, 19
+    partitions, decommissioned_after, excluded_after = 7, 6, 13
     settings = {
         "spark.varvite.parallelism.default": str(partitions),
         "spark.locality.wait": WAIT,
@@ -210,7 +210,7 @@ def test_only_partitions_of_an_executor_that_is_lost_move_and_the_replacement_ge
     tmp_path: Path, form: str
 ) -> None:
     """With the settings of the page, and with Spark's own; the form of the join follows from them."""
-    partitions, executors, killed_after, replaced_after = 7, 3, 9, 19
+    partitions, executors, killed_after, replaced_after = 7, 3, 6, 13
     settings = recommended()
     assert set(settings) == {"spark.shuffle.reduceLocality.enabled", "spark.locality.wait.process"}
     if form == "merge join":

@@ -17,7 +17,7 @@ from tests.workers.standalone_cluster import StandaloneCluster, host_name, stand
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 HOSTS = 3
-BATCHES, KILLED_AFTER = 9, ONE_KEY
+BATCHES, KILLED_AFTER = 7, ONE_KEY
 
 
 @contextmanager
