@@ -29,7 +29,7 @@ _EXISTS: Final = frozenset(
 )
 _DAMAGED: Final = frozenset({"org.apache.hadoop.fs.ChecksumException"})
 _NO_FILE_CONTEXT: Final = "UnsupportedFileSystemException"
-"""In Hadoop's error if a file system is none of FileContext's."""
+"""Class of Hadoop's error if a file system is none of FileContext's."""
 
 _FILE_MANAGER_PACKAGES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing",
@@ -134,7 +134,9 @@ class HadoopDirectory:
         Raises `MayHaveHappenedError`.
         """
         try:
-            self._write_whole(self._manager("CheckpointFileManager"), name, data, overwrite=False)
+            with self._translated("writing", name):
+                manager = self._manager("CheckpointFileManager")
+            self._write_whole(manager, name, data, overwrite=False)
         except FileExistsError:
             return False
         return True
@@ -147,9 +149,10 @@ class HadoopDirectory:
         """
         # The manager that renames by FileSystem leaves the old file where it is, and says nothing.
         try:
-            manager = self._manager("FileContextBasedCheckpointFileManager")
-        except Py4JJavaError as error:
-            if _NO_FILE_CONTEXT not in str(error.java_exception):
+            with self._translated("writing", name):
+                manager = self._manager("FileContextBasedCheckpointFileManager")
+        except MayHaveHappenedError as error:
+            if _NO_FILE_CONTEXT not in str(error):
                 raise
             self.delete(name)
             self.create_whole(name, data)

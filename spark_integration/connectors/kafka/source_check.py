@@ -41,7 +41,7 @@ _PREFIX: Final = "kafka."
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaSource:
+class PlannedKafkaSource:
     """A Kafka source of a plan."""
 
     client: tuple[tuple[str, str], ...]
@@ -49,11 +49,11 @@ class KafkaSource:
     fails_on_loss: bool
 
 
-def kafka_sources(df: DataFrame) -> list[KafkaSource]:
+def kafka_sources(df: DataFrame) -> list[PlannedKafkaSource]:
     """The Kafka sources of a streaming DataFrame, in Spark's order."""
     java: Any = df._jdf  # noqa: SLF001  there is no other way to the options of a source
     return [
-        KafkaSource(
+        PlannedKafkaSource(
             client=tuple((name[len(_PREFIX) :], value) for name, value in options.items() if name.startswith(_PREFIX)),
             fails_on_loss=options.get("failondataloss", "true").lower() != "false",
         )
@@ -87,7 +87,7 @@ class SourceCheck:
         """Topics of each source, as `check` has found them."""
         self._read: dict[str, dict[str, dict[int, int]]] = {}
         """Source → topic → partition → the offset from which the next batch reads."""
-        self._clients: dict[KafkaSource, KafkaAdmin] = {}
+        self._clients: dict[PlannedKafkaSource, KafkaAdmin] = {}
         self._lost = 0
 
     def take_lost(self) -> int:
@@ -183,13 +183,13 @@ class SourceCheck:
             ids[name] = {**self._noted.get(name, {}), **{topic: state.id for topic, state in topics.items()}}
         return SourceFile(TOPICS, encode_topics(ids)) if any(ids.values()) else None
 
-    def _paired(self, read: Mapping[str, Any]) -> list[tuple[KafkaSource, str]]:
+    def _paired(self, read: Mapping[str, Any]) -> list[tuple[PlannedKafkaSource, str]]:
         """The sources, each with its name in the offset log; none if the plan does not say which is which."""
         names = sorted(read, key=lambda name: (len(name), name))
         is_clear = len(names) == 1 or all(name.isdigit() for name in names)  # Spark's numbers are in its plan's order
         return list(zip(self._sources, names, strict=True)) if is_clear and len(names) == len(self._sources) else []
 
-    def _topics(self, source: KafkaSource, read: Mapping[str, Mapping[int, int]]) -> dict[str, Topic]:
+    def _topics(self, source: PlannedKafkaSource, read: Mapping[str, Mapping[int, int]]) -> dict[str, Topic]:
         """The topics as they are now; without those that are gone. Empty if Kafka does not answer."""
         try:
             return _described(self._client(source), read)
@@ -200,7 +200,7 @@ class SourceCheck:
             )  # fmt: skip
             return {}
 
-    def _client(self, source: KafkaSource) -> KafkaAdmin:
+    def _client(self, source: PlannedKafkaSource) -> KafkaAdmin:
         if source not in self._clients:
             self._clients[source] = KafkaAdmin(self._jvm, dict(source.client))
         return self._clients[source]
