@@ -5,12 +5,14 @@ The job counts and sums per key, 2,000 changes a second, and makes a checkpoint 
 * varvite runs below Spark: 200 state workers' `OperatorState` in one process, the driver's own commits, and a
   materializer with its default settings beside them, in simulated time (`simulated_job`). Both talk to Ceph RGW, each
   through a counting proxy. Five minutes pass, in which half of the ranges are folded, as in all that follow.
+* *varvite-query* is a whole query of Spark, with an embedded materializer: all that it asks S3 for, the position of its
+  input included, since its checkpoint location is a local directory. The number of partitions changes nothing here.
 * With *large* changes (48 KB and more per partition and second) varvite's segments do not fit into the commit any more.
 * Spark runs as it is, with 200 shuffle partitions, its checkpoint on local files that are counted (`object_files` says
   what counts as a request). A snapshot of each partition by its maintenance is counted apart and spread over
   the 60 checkpoints between two rounds of it. Its deletions are free, and the listing that they need is left out.
 
-The logs that Spark itself keeps (offsets, commits) come on top of both, and are shown as a row of their own.
+The logs that Spark itself keeps for its own queries (offsets, commits) come on top, and are a row of their own.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ from benchmarks.harness.case_runs import Benchmark, Figures, Parameters, verdict
 from benchmarks.harness.object_files import ObjectCounts
 from benchmarks.harness.report import Cases, bar_chart
 from benchmarks.harness.s3_proxy import S3Proxy, Traffic
+from benchmarks.harness.session import session
 from benchmarks.harness.storages import S3, s3_location, server_without_latency
-from benchmarks.workloads.jobs import COUNT_AND_SUM, CountAndSum
+from benchmarks.workloads.jobs import COUNT_AND_SUM, CountAndSum, discard, varvite_environment, varvite_rows
 from benchmarks.workloads.simulated_job import SimulatedJob
 from varvite import HashMapStateBackend, KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
 from varvite.storage.object_stores.open import open_store
@@ -49,8 +52,11 @@ MONTH_S = 30 * 24 * 3600
 PARTITIONS, KEY_GROUPS = 200, 1_024
 ROWS, KEYS = 2_000, 20_000
 LARGE_ROWS, LARGE_BYTES = 1_000, 12_000
-LOGGED, WHOLE = "spark-changelog", "spark-no-changelog"
-CHECKPOINTS = {"small": 300, "large": 20, LOGGED: 10, WHOLE: 5}
+QUERY, LOGGED, WHOLE = "varvite-query", "spark-changelog", "spark-no-changelog"
+CHECKPOINTS = {"small": 300, "large": 20, QUERY: 300, LOGGED: 10, WHOLE: 5}
+QUERY_USD_MAX = 15
+"""A month of a whole query."""
+QUERY_PARTITIONS = 2
 WARM_UP = 2
 MAINTENANCE_S, SPARKS_MAINTENANCE_S = 20, 60
 """Between two rounds of Spark's maintenance, here and by default."""
@@ -67,7 +73,7 @@ class KeepLatest(KeyedProcessFunction):
 
 
 def cases(is_tiny: bool) -> list[Parameters]:
-    """Small and large changes on varvite, and Spark with and without its changelog."""
+    """Small and large changes on varvite, a whole query, and Spark with and without its changelog."""
     partitions = 4 if is_tiny else PARTITIONS
     varvite = [
         {"system": "varvite", "changes": c, "partitions": partitions, "checkpoints": 5 if is_tiny else CHECKPOINTS[c],
@@ -79,14 +85,16 @@ def cases(is_tiny: bool) -> list[Parameters]:
          "storage": "files"}
         for s in (LOGGED, WHOLE)
     ]  # fmt: skip
-    return varvite + spark
+    query = {"system": QUERY, "changes": "small", "partitions": QUERY_PARTITIONS, "storage": S3}
+    query["checkpoints"] = 3 if is_tiny else CHECKPOINTS[QUERY]
+    return [*varvite, query, *spark]
 
 
 def run_case(parameters: Parameters) -> Figures:
     """Count one system's requests."""
     # Spark's maintenance may still write while the directory is removed.
     with tempfile.TemporaryDirectory(prefix="varvite-bench-", ignore_cleanup_errors=True) as name:
-        run = run_varvite if parameters["system"] == "varvite" else run_spark
+        run = {"varvite": run_varvite, QUERY: run_query}.get(parameters["system"], run_spark)
         return run(parameters, Path(name))
 
 
@@ -157,7 +165,35 @@ def per_checkpoint(counts: Mapping[str, Traffic], checkpoints: int) -> Figures:
     }
 
 
+def run_query(parameters: Parameters, work: Path) -> Figures:
+    """A real query of which all requests go through one proxy."""
+    checkpoints = parameters["checkpoints"]
+    spark = session({"spark.local.dir": str(work)})
+    with S3Proxy(server_without_latency()) as proxy:
+        place = s3_location(proxy.url)
+        env = varvite_environment(spark, HashMapStateBackend(), place.url)
+        place.configure(env)
+        env.configure("materializer.mode", "embedded")
+        rows = varvite_rows(env.from_dataframe(priced_rows(spark)), COUNT_AND_SUM, aggregate=False)
+        writer = rows.foreach_batch(discard).query_name("benchmark").trigger(processingTime="1 second")
+        query = writer.start()
+        _await_batches(query, WARM_UP)
+        before, first = proxy.counts(), query.lastProgress["batchId"]
+        _await_batches(query, first + checkpoints)
+        after, last = proxy.counts(), query.lastProgress["batchId"]
+        query.stop()
+    spark.stop()
+    return {"parts": {"query": per_checkpoint(_difference(after, before), last - first)}}
+
+
 # --- Spark -----------------------------------------------------------------------------------------------------------
+
+
+def priced_rows(spark: Any) -> Any:
+    """A stream with the rows of a second in each batch."""
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 2).load()
+    number = F.pmod(F.xxhash64("value"), F.lit(KEYS))
+    return stream.select(F.format_string("key-%09d", number).alias("key"), (F.col("value") / 100).alias("price"))
 
 
 def run_spark(parameters: Parameters, work: Path) -> Figures:
@@ -173,10 +209,7 @@ def run_spark(parameters: Parameters, work: Path) -> Figures:
             f"{stores}minDeltasForSnapshot": "1",  # each round of maintenance uploads what there is, as after 60 s
         },
     )
-    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 2).load()
-    number = F.pmod(F.xxhash64("value"), F.lit(KEYS))
-    rows = stream.select(F.format_string("key-%09d", number).alias("key"), (F.col("value") / 100).alias("price"))
-    counted = rows.groupBy("key").agg(F.count("*").alias("n"), F.sum("price").alias("total"))
+    counted = priced_rows(spark).groupBy("key").agg(F.count("*").alias("n"), F.sum("price").alias("total"))
     writer = counted.writeStream.format("noop").outputMode("update").queryName("benchmark")
     query = writer.option("checkpointLocation", f"{object_files.SCHEME}://{work / 'checkpoint'}").start()
     _await_batches(query, WARM_UP)
@@ -259,6 +292,9 @@ def findings(cases: Cases) -> list[str]:
             if system == "varvite" and theirs is not None:
                 found = f"{own:,.2f} USD a month, {peer} {theirs:,.2f} ({theirs / max(own, 1e-9):.1f}x)"
                 said.append(verdict(f"{changes} changes cost less than on {peer}", met=own < theirs, found=found))
+        if system == QUERY:
+            target = f"a whole query costs less than {QUERY_USD_MAX} USD a month"
+            said.append(verdict(target, met=own < QUERY_USD_MAX, found=f"{own:,.2f} USD"))
     return said
 
 

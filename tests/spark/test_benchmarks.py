@@ -84,6 +84,13 @@ def test_triggers_of_few_rows_are_measured_by_both_ways(tmp_path: Path) -> None:
 
 
 @pytest.mark.rare
+@NEEDS_CEPH
+def test_requests_of_a_whole_query_are_counted(tmp_path: Path) -> None:
+    (case,) = tiny_cases_of("requests_and_bill", tmp_path, "system=varvite-query")
+    assert case["parts"]["query"]["requests"]["PUT"] >= 1
+
+
+@pytest.mark.rare
 def test_sparks_requests_are_counted(tmp_path: Path) -> None:
     (case,) = tiny_cases_of("requests_and_bill", tmp_path, "system=spark-changelog")
     assert case["parts"]["job"]["requests"]["PUT"] >= 4  # a changelog for each of the partitions

@@ -55,5 +55,7 @@ def test_the_bill_of_the_state_is_without_sparks_own_logs() -> None:
     assert state_bill(own) == pytest.approx(2 * 12.96)
     assert state_bill(spark) == pytest.approx((200 + 2 * 200 / 60) * 12.96)
     assert state_bill(spark, renames=True) == pytest.approx((400 + 2 * 200 / 60) * 12.96)
-    [found] = findings([own, spark])
+    query = {"system": "varvite-query", "changes": "small", "parts": {"query": {"requests": {"PUT": 1.1}}}}
+    found, of_query = findings([own, spark, query])
     assert found.startswith("met: small changes cost less than on spark-changelog")
+    assert of_query == "met: a whole query costs less than 15 USD a month — 14.26 USD"
