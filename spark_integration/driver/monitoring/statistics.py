@@ -45,7 +45,9 @@ class CheckpointStatistics:
     batch: int
     seq: int
     rows_in: int
+    """Of the first operator; what later operators read of sources is in `operators`."""
     rows_out: int
+    """Of the last operator."""
     mutations: int
     ack_ms: float
     """Time between "all summaries collected" and "commit entry durable"."""
