@@ -85,7 +85,10 @@ class Driver:
         return hashlib.md5(bytes(home)).hexdigest()
 
     def first_batch(self) -> int:
-        """The batch that Spark plans first; the one before it may have been adopted."""
+        """The batch that Spark plans first; the one before it may have been adopted.
+
+        A batch of which the chain has nothing is not adopted, though the sink has the newest entry, of the batch before.
+        """
         newest = None
         for seq in numbers(self.chain):
             entry = content(self.chain, seq)
@@ -93,7 +96,7 @@ class Driver:
         planned, done = numbers(self.offsets), numbers(self.commits)
         is_open = bool(planned) and (not done or planned[-1] > done[-1])
         batch = planned[-1] if is_open else (done[-1] + 1 if done else 0)
-        if is_open and newest is not None and newest == self.sink.last_committed():
+        if is_open and newest is not None and newest.batch == batch and newest == self.sink.last_committed():
             put_if_absent(self.commits / str(batch), {})
             say("ADOPTED")
             return batch + 1
