@@ -87,7 +87,7 @@ class Driver:
     def first_batch(self) -> int:
         """The batch that Spark plans first; the one before it may have been adopted.
 
-        A batch of which the chain has nothing is not adopted, though the sink has the newest entry, of the batch before.
+        A batch of which the chain has nothing is not adopted, though the sink has the newest entry: of the one before.
         """
         newest = None
         for seq in numbers(self.chain):
