@@ -45,6 +45,7 @@ def test_a_run_is_resumed(tmp_path: Path) -> None:
     assert [c["workload"] for c in more] == ["map-update", "list-append"]
 
 
+@pytest.mark.rare
 def test_the_changelogs_cost_is_measured(tmp_path: Path) -> None:
     sizes = ("--rows", "100", "--backend", "rocksdb", "--pairs", "2", "--warm-up", "1")
     (case,) = cases_of("changelog_cost", tmp_path / "cost.json", *sizes)
@@ -54,6 +55,7 @@ def test_the_changelogs_cost_is_measured(tmp_path: Path) -> None:
     assert case["cpu_time_change"]["low"] <= case["cpu_time_change"]["median"] <= case["cpu_time_change"]["high"]
 
 
+@pytest.mark.rare
 @NEEDS_CEPH
 def test_acknowledgements_are_measured_on_s3(tmp_path: Path) -> None:
     (case,) = tiny_cases_of("ack_state_size", tmp_path, "storage=s3")
