@@ -16,7 +16,17 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.functions.stream import Count, FirstOfKey, KeyAndTime, Second, Tagged, Times, Unlucky, UnluckyWhile
+from tests.spark.functions.stream import (
+    Count,
+    FirstOfKey,
+    KeyAndTime,
+    Placed,
+    Second,
+    Tagged,
+    Times,
+    Unlucky,
+    UnluckyWhile,
+)
 from tests.workers.state_worker_setup import eventually
 from varvite.common import Duration, Row, Types, WatermarkStrategy
 from varvite.datastream import DataStream, StreamExecutionEnvironment
@@ -104,6 +114,33 @@ def test_a_program_without_state_runs_and_its_errors_are_its_own(env: StreamExec
 
 @pytest.mark.long
 @pytest.mark.spark_tasks
+@pytest.mark.parametrize("small", [True, False], ids=["driver", "tasks"])
+def test_functions_run_in_the_partition_that_a_partitioner_chooses(
+    env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str], small: bool
+) -> None:
+    """The elements and numbers are those of PyFlink's own test; before and behind an operator, and of two streams."""
+    if not small:
+        env.configure("execution.small-batch.max-rows", 0)
+    numbers = [0, 0, 1, 1, 2, 7, 7, 8, 8, 9]
+
+    def parted(stream: DataStream) -> DataStream:
+        return stream.partition_custom(lambda key, parts: (key + 1) % parts, lambda x: x + 4)
+
+    stream = env.from_collection(numbers, Types.LONG())
+    expected = sorted((x, x % 5) for x in numbers)
+    first = parted(stream).map(Placed()).set_parallelism(5)
+    first.print("placed")
+    env.execute("placed")
+    printed = sorted(capsys.readouterr().out.splitlines())
+    assert printed == sorted(f"placed:{place + 1}> {x, place}" for x, place in expected)
+    later = parted(stream.key_by(lambda x: x).map(lambda x: x, Types.LONG())).map(Placed()).set_parallelism(5)
+    assert sorted(collected(later)) == expected
+    united = parted(stream.union(stream)).map(Placed()).set_parallelism(5)
+    assert sorted(collected(united)) == sorted(2 * expected)
+    counted = first.key_by(lambda pair: pair[1]).map(Count())
+    assert Counter(pair[1] for pair, _ in collected(counted)) == Counter(place for _, place in expected)
+
+
 def test_an_error_in_rows_without_state_that_are_made_anew_is_not_lost(
     env: StreamExecutionEnvironment, rows_of_k: Any, tmp_path: Path
 ) -> None:

@@ -120,7 +120,6 @@ def test_what_would_change_results_is_refused_with_what_to_do(
     env: StreamExecutionEnvironment, pairs: DataStream
 ) -> None:
     for call, remedy in (
-        (lambda: pairs.partition_custom(lambda key, parts: key % parts, lambda pair: pair[1]), "key_by"),
         (lambda: pairs.add_sink(print), r"varvite\.Sink"),
         (lambda: pairs.sink_to(object()), "write_stream"),
         (lambda: env.from_source(object(), None, "numbers"), r"from_dataframe"),
