@@ -1,8 +1,8 @@
 """Names, methods and parameters of PyFlink 2.3: a program that imports and calls them finds them.
 
-`pyflink_names.txt` has the public names of each module, `pyflink_methods.txt` the methods of its classes with their
-parameters; both were taken from PyFlink's wheel. What PyFlink's own code alone uses is not in them: wrappers of Java
-objects, serialisers, and internal functions of windows.
+`pyflink_names.txt` has the public names of each module, `pyflink_methods.txt` the methods and constructors of its
+classes with their parameters; both were taken from PyFlink's wheel. What PyFlink's own code alone uses is not in them:
+wrappers of Java objects, serialisers, and internal functions of windows.
 """
 
 from __future__ import annotations
