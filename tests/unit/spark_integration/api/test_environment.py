@@ -208,6 +208,9 @@ def test_configurations_are_joined_and_lists_are_read() -> None:
     other = Configuration().set_integer("a", 1)
     joined = Configuration().add_all(other).add_all(other, "x.")
     assert joined.to_dict() == {"a": 1, "x.a": 1}
+    assert joined == Configuration.from_dict({"x.a": 1, "a": 1}) != Configuration.from_dict({"a": 1})
+    assert len({joined, Configuration(joined), Configuration()}) == 2
+    assert str(joined) == "{a=1, x.a=1}"
     target: dict[str, Any] = {"b": 2}
     joined.add_all_to_dict(target)
     assert target == {"b": 2, "a": 1, "x.a": 1}
