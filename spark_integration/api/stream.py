@@ -397,9 +397,10 @@ class DataStream:
         return StreamWriter(self._environment, self._transformation)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print every element on the driver when the environment executes: `str(element)`.
+        """Print every element on the driver when the environment executes.
 
-        With a parallelism above 1 the partition precedes it, from 1, as in `2> ...`.
+        The text is PyFlink's: `(a,1)` for a tuple of a declared type, `+I[a,1]` for a row, and `str(element)` without
+        a type. With a parallelism above 1 the partition precedes it, from 1, as in `2> ...`.
 
         Args:
             sink_identifier: Precedes the partition.

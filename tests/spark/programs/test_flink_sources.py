@@ -224,7 +224,7 @@ def test_windows_are_written_beside_what_is_printed(
     windows.sink_to(sink(tmp_path / "out", BucketAssigner.base_path_bucket_assigner()))
     env.execute("windows")
     assert written(tmp_path / "out") == {".": ["(hi,0,5,1)", "(hi,5,10,1)"]}
-    assert sorted(capsys.readouterr().out.splitlines()) == ["('hi', 0, 5, 1)", "('hi', 5, 10, 1)"]
+    assert sorted(capsys.readouterr().out.splitlines()) == ["(hi,0,5,1)", "(hi,5,10,1)"]
     rows = windows.map(json.dumps)
     rows.sink_to(sink(tmp_path / "other", BucketAssigner.date_time_bucket_assigner("'day='yyyy", "UTC")))
     env.execute("windows")
