@@ -19,17 +19,14 @@ from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.api.writer import default_parallelism
 from varvite.spark_integration.connectors.sources.collection import collection_source
 from varvite.spark_integration.connectors.sources.stream_source import StreamSource
+from varvite.spark_integration.connectors.sources.text_files import FileSource, StreamFormat
 from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
-from varvite.spark_integration.options.absent import READ_WITH_SPARK
+from varvite.spark_integration.options.absent import NO_FLINK, READ_WITH_SPARK
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varvite.spark_integration.options.execution_config import ExecutionConfig
 from varvite.spark_integration.options.flink_keys import kept_settings, without_flinks_keys
-from varvite.spark_integration.options.flink_values import (
-    RestartStrategies,
-    TimeCharacteristic,
-    log_without_effect,
-)
+from varvite.spark_integration.options.flink_values import TimeCharacteristic, log_without_effect
 from varvite.spark_integration.options.levels import session_level
 from varvite.spark_integration.options.state_backends import StateBackend
 from varvite.spark_integration.plan.operator import elements_of
@@ -217,11 +214,12 @@ class StreamExecutionEnvironment:
         self, restart_strategy_configuration: RestartStrategyConfiguration
     ) -> StreamExecutionEnvironment:
         """Take Flink 1's setting, without effect: what runs the driver starts it again."""
-        return self._keep("restart_strategy", restart_strategy_configuration, "what runs the driver starts it again")
+        self.get_config().set_restart_strategy(restart_strategy_configuration)
+        return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
         """The setting, which has no effect."""
-        return self._kept.get("restart_strategy", RestartStrategies.fall_back_restart())
+        return self.get_config().get_restart_strategy()
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """The settings of checkpoints: their place, interval and number."""
@@ -334,6 +332,19 @@ class StreamExecutionEnvironment:
         node = source_func.transformation(self._spark, self.get_parallelism(), type_info)
         return DataStream(self, node).name(source_name)
 
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+        """The lines of a text file, or of all files in a directory, as Flink 1 reads them; then the stream ends.
+
+        Args:
+            file_path: A path or URL that Spark can read.
+            charset_name: One whose line ends are those of ASCII.
+
+        Raises:
+            InvalidRequestError: There is no such file, or no such charset.
+        """
+        lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(charset_name), file_path).build()
+        return self.add_source(lines, "read_text_file")
+
     def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> DataStream:
         """Not possible."""
         del type_info
@@ -387,6 +398,11 @@ class StreamExecutionEnvironment:
     def add_classpaths(self, *classpaths: str) -> None:
         """Without effect, as `add_jars`."""
         self.add_jars(*classpaths)
+
+    @property
+    def _j_stream_execution_environment(self) -> Any:
+        """Not possible. Raises `InvalidRequestError` always."""
+        raise InvalidRequestError(f"_j_stream_execution_environment: {NO_FLINK}")
 
     # --- without effect ----------------------------------------------------------------------------------------------
 

@@ -46,8 +46,11 @@ def _node(
     name = of_node.name or node.kind
     described: dict[str, Any] = {"id": numbers[node], "type": name, "pact": pact, "contents": name}
     described["parallelism"] = of_node.parallelism or parallelism
+    strategy = "FORWARD"
+    if isinstance(node, KeyedTransformation):
+        strategy = "CUSTOM" if node.plan.by_partition else "HASH"
+        described["parallelism"] = settings.with_parallelism(parallelism).parallelism_of(node)
     if node.inputs:
-        strategy = "HASH" if isinstance(node, KeyedTransformation) else "FORWARD"
         described["predecessors"] = [
             {"id": numbers[before], "ship_strategy": strategy, "side": "second"}
             for read in node.inputs

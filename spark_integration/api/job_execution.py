@@ -142,8 +142,8 @@ def start_job(
     for end, sink in sinks:
         if isinstance(sink, PrintSink):
             operators = [node for node in end.lineage() if isinstance(node, KeyedTransformation)]
-            parallelism = environment.graph_settings.of(operators[-1]).parallelism if operators else None
-            sink.parallelism = parallelism or writer.parallelism
+            settings = environment.graph_settings.with_parallelism(writer.parallelism)
+            sink.parallelism = settings.parallelism_of(operators[-1]) if operators else writer.parallelism
     for end in ends:
         at_this_end = tuple(sink for node, sink in sinks if node is end)
         sink = at_this_end[0] if len(at_this_end) == 1 else SeveralSinks(at_this_end)

@@ -44,7 +44,7 @@ from varvite.spark_integration.plan.column_operators import (
     group_state_operator,
     processor_operator,
 )
-from varvite.spark_integration.plan.keyed import keyed_operator, output_elements, set_uid, stream_key
+from varvite.spark_integration.plan.keyed import keyed_operator, output_elements, partitioned, set_uid, stream_key
 from varvite.spark_integration.plan.operator import elements_of
 from varvite.spark_integration.plan.stateless import side_output, step, timestamps, union, with_watermark
 from varvite.storage.errors import InvalidRequestError
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.functions.keyed import KeyedProcessFunction
     from varvite.spark_integration.functions.keyed_operations import Accumulation
     from varvite.spark_integration.functions.output_tag import OutputTag
+    from varvite.spark_integration.functions.stateless import Partitioner
     from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
     from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
     from varvite.spark_integration.operators.windows.assigners import WindowAssigner
@@ -206,14 +207,6 @@ class DataStream:
         log_without_effect(call, reason)
         return self
 
-    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
-        """Not possible. Raises `InvalidRequestError` always."""
-        del partitioner, key_selector
-        raise InvalidRequestError(
-            "partition_custom is not possible: functions without keys run where their input is. Call key_by with a "
-            "function that gives the partition's number, or repartition() on the DataFrame before from_dataframe"
-        )
-
     # --- stateless steps ---------------------------------------------------------------------------------------------
 
     def map(self, func: MapFunction[Any, Any] | Callable[[Any], Any], output_type: Any = None) -> DataStream:
@@ -349,6 +342,21 @@ class DataStream:
             raise InvalidRequestError(f"{caller}: the streams are of different environments; make all with one")
         return stream.transformation
 
+    def partition_custom(self, partitioner: Partitioner | Callable[[Any, int], int], key_selector: Any) -> DataStream:
+        """The same elements, each in the partition that a partitioner chooses: the functions that follow run there.
+
+        There are as many partitions as the next function has (`set_parallelism`), else as the job has. The partitioner
+        must give the same partition for the same key every time.
+
+        Args:
+            partitioner: A `Partitioner`, or a callable: from a key and the number of partitions to a partition, from 0.
+            key_selector: A `KeySelector`, or a callable from an element to its key, which may be anything.
+
+        Raises:
+            InvalidRequestError: They are no such functions, or the stream is keyed.
+        """
+        return self.followed_by(partitioned(self._transformation, partitioner, key_selector))
+
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def key_by(self, *key: Any, key_type: TypeLike | None = None, key_selector: Any = None) -> KeyedStream:
@@ -389,9 +397,10 @@ class DataStream:
         return StreamWriter(self._environment, self._transformation)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print every element on the driver when the environment executes: `str(element)`.
+        """Print every element on the driver when the environment executes.
 
-        With a parallelism above 1 the partition precedes it, from 1, as in `2> ...`.
+        The text is PyFlink's: `(a,1)` for a tuple of a declared type, `+I[a,1]` for a row, and `str(element)` without
+        a type. With a parallelism above 1 the partition precedes it, from 1, as in `2> ...`.
 
         Args:
             sink_identifier: Precedes the partition.
@@ -484,6 +493,11 @@ class KeyedStream(DataStream):
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Not possible. Raises `InvalidRequestError`."""
         raise _no_operator(f"set_max_parallelism({max_parallelism!r})")
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+        """Not possible: the key says where an element goes. Raises `InvalidRequestError`."""
+        del partitioner, key_selector
+        raise _no_operator("partition_custom(...)")
 
     def _hint(self, call: str, reason: str) -> Self:
         del reason

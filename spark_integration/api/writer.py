@@ -327,7 +327,8 @@ class StreamWriter:
         _check_not_running(spark, job)
         if config.has_custom_backend:
             check_factory(config.backend_type, dict(config.custom_backend_options or {}))
-        graph = plan_graph(self._main, self._environment.graph_settings, self._sides)
+        parallelism = default_parallelism(spark, self._levels())
+        graph = plan_graph(self._main, self._environment.graph_settings.with_parallelism(parallelism), self._sides)
         check_generic_types(job, graph.operators, graph.sources, allowed=config.generic_types)
         _check_key_groups(graph.operators, config.max_parallelism)
         rows = input_rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
@@ -364,7 +365,7 @@ class StreamWriter:
             is_private_location=private is not None,
             begun_query_id=query_id_of(metadata, "metadata") if metadata else None,
             progress=progress,
-            parallelism=default_parallelism(spark, self._levels()),
+            parallelism=parallelism,
             watermark_delay_ms=graph.watermark_delay_ms,
             is_spark_watermark=graph.is_spark_watermark,
             has_spark_state=keeps_state,

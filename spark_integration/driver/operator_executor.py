@@ -29,7 +29,7 @@ from varvite.spark_integration.messages.protocol import (
 )
 from varvite.spark_integration.messages.summary import Summary, decode_summaries
 from varvite.spark_integration.messages.user_errors import UserErrorRaised
-from varvite.spark_integration.plan.broadcast_input import to_partitions
+from varvite.spark_integration.plan.broadcast_input import first_group, to_partitions
 from varvite.spark_integration.transport.pump import ExecutionNote, Pump
 from varvite.storage.errors import DidNotHappenError
 
@@ -73,17 +73,23 @@ def keyed_input(
     max_parallelism: int,
     anchor: Anchor | None = None,
     columns_read: Sequence[str] = ("*",),
+    *,
+    by_partition: bool = False,
 ) -> DataFrame:
     """The rows with their key group, each in the shuffle partition that owns it; with an anchor, on its executors.
 
     Each step of a DataFrame costs an analysis of some milliseconds, so `columns_read` (expressions) are chosen here.
+    `by_partition`: the key is the number of the partition.
     """
-    keyed = rows.selectExpr(*columns_read, key_group_of(key_columns, max_parallelism))
+    group = key_group_of(key_columns, max_parallelism, parallelism if by_partition else None)
+    keyed = rows.selectExpr(*columns_read, group)
     return to_partitions(keyed, parallelism, max_parallelism, anchor)
 
 
-def key_group_of(key_columns: Sequence[str], max_parallelism: int) -> str:
-    """The key group of rows with that key, as a named expression."""
+def key_group_of(key_columns: Sequence[str], max_parallelism: int, partitions: int | None = None) -> str:
+    """The key group of rows with that key, as a named expression; `partitions`: the key is the number of one."""
+    if partitions is not None:
+        return f"{first_group(quoted(key_columns[0]), partitions, max_parallelism)} AS {KEY_GROUP_COLUMN}"
     # As text: each call of pyspark.sql.functions costs a millisecond or more of class lookups in the JVM.
     keys = ", ".join(quoted(column) for column in key_columns)
     return f"CAST(pmod(xxhash64({keys}), {max_parallelism}L) AS INT) AS {KEY_GROUP_COLUMN}"
@@ -151,7 +157,10 @@ class OperatorExecutor:
         anchor = None if self._anchors is None else self._anchors.of(parallelism)
         in_order = plan.timestamp_column if request.operator.is_batch else None
         if plan.broadcast is None:
-            keyed = keyed_input(rows, plan.key_columns, parallelism, max_parallelism, anchor, columns_read)
+            keyed = keyed_input(
+                rows, plan.key_columns, parallelism, max_parallelism, anchor, columns_read,
+                by_partition=plan.by_partition,
+            )  # fmt: skip
             keyed = keyed if in_order is None else keyed.sortWithinPartitions(quoted(in_order))
         else:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor, in_order)

@@ -6,6 +6,7 @@ Instead of any of these except a `ProcessFunction`, a stream also takes a callab
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from operator import index
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark import cloudpickle
@@ -58,11 +59,49 @@ class KeySelector(Function, Generic[IN, OUT]):
 
 
 class Partitioner(Function):
-    """Chooses the partition of an element; `partition_custom`, which takes it, is not possible here."""
+    """Chooses the partition of an element, for `DataStream.partition_custom`."""
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
         """The partition of a key, from 0."""
+
+
+class PartitionSelector(KeySelector[Any, int]):
+    """Takes the partition that a partitioner chooses for the key of an element."""
+
+    partitions = 1
+    """Number of partitions; set before `open`."""
+
+    def __init__(self, partitioner: Partitioner | Callable[[Any, int], int], key_selector: Any) -> None:
+        self._partitioner = partitioner
+        self._key_selector = key_selector
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        partitioner, key_selector = self._partitioner, self._key_selector
+        for function in (partitioner, key_selector):
+            if isinstance(function, Function):
+                function.open(runtime_context)
+        self._partition: Any = method_of(partitioner, Partitioner, "partition")
+        self._key = method_of(key_selector, KeySelector, "get_key")
+
+    def get_key(self, value: Any) -> int:
+        key, partitions = self._key(value), self.partitions
+        partition = self._partition(key, partitions)
+        try:
+            number = index(partition)
+        except TypeError:
+            number = -1
+        if not 0 <= number < partitions:
+            raise InvalidRequestError(
+                f"the partitioner gave {partition!r} for the key {key!r} and {partitions} partitions: give an int from "
+                f"0 to {partitions - 1}"
+            )
+        return number
+
+    def close(self) -> None:
+        for function in (self._partitioner, self._key_selector):
+            if isinstance(function, Function):
+                function.close()
 
 
 class ProcessFunction(Function, Generic[IN, OUT]):

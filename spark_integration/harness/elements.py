@@ -125,7 +125,10 @@ class HarnessInput:
             yield partition, keyed if len(rows) == 1 else keyed.take(pa.array(chosen, pa.int64()))
 
     def _key_group(self, stored: Any) -> int:
-        return zlib.crc32(self._key_bytes(stored)) % self._request.max_parallelism
+        parallelism, max_parallelism = self._request.parallelism, self._request.max_parallelism
+        if self._plan.job.operators[0].by_partition:
+            return (stored * max_parallelism + parallelism - 1) // parallelism
+        return zlib.crc32(self._key_bytes(stored)) % max_parallelism
 
     def _partition(self, key_group: int) -> int:
         return key_group * self._request.parallelism // self._request.max_parallelism

@@ -113,7 +113,8 @@ def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessP
     end = stream.transformation
     operator_node = DataStream(environment, _operator(end))
     sides = [operator_node.get_side_output(tag) for tag in settings.side_outputs]
-    graph = plan_graph(end, environment.graph_settings, [side.transformation for side in sides])
+    of_job = environment.graph_settings.with_parallelism(settings.parallelism)
+    graph = plan_graph(end, of_job, [side.transformation for side in sides])
     if len(graph.operators) != 1:
         raise InvalidRequestError(
             "the program unites what its stateful operator yields with another stream: let the harness' program end "

@@ -19,6 +19,10 @@ NO_SCHEMAS: Final = (
 )
 NO_ASSIGNER: Final = "what an assigner of your own does, a KeyedProcessFunction with state and timers can do"
 NO_JAVA: Final = "there is no Flink below it, and so no Java object"
+NO_FLINK: Final = (
+    f"{NO_JAVA}: set options with env.configure(key, value) or a Configuration, and read what only Java's API reads, "
+    "such as a socket, with env.from_dataframe(spark.readStream.format(...).load())"
+)
 
 
 class _Absent(ABCMeta):

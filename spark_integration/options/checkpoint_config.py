@@ -246,8 +246,12 @@ class CheckpointConfig:
             "externalized_checkpoint_retention", ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
         )
 
-    enable_externalized_checkpoints = set_externalized_checkpoint_cleanup = set_externalized_checkpoint_retention
-    """The same, under names of Flink 1."""
+    def enable_externalized_checkpoints(self, cleanup_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
+        """As `set_externalized_checkpoint_retention`, under a name of Flink 1."""
+        return self.set_externalized_checkpoint_retention(cleanup_mode)
+
+    set_externalized_checkpoint_cleanup = enable_externalized_checkpoints
+    """The same, under another name of Flink 1."""
     get_externalized_checkpoint_cleanup = get_externalized_checkpoint_retention
     """The same, under a name of Flink 1."""
 

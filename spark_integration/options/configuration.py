@@ -26,6 +26,15 @@ class Configuration:
     def __init__(self, other: Configuration | None = None) -> None:
         self._settings: dict[str, Any] = {} if other is None else other.to_dict()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self._settings == other._settings
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._settings))
+
+    def __str__(self) -> str:
+        return f"{{{', '.join(f'{key}={value}' for key, value in self._settings.items())}}}"
+
     def set_string(self, key: str, value: str) -> Configuration:
         """Set a text; every option accepts one."""
         return self._set(key, value)

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from varvite.changelog.schema.pickled import GENERIC_TYPES
 from varvite.materializer.options.driver import JOB_PARAMETERS
-from varvite.spark_integration.options.flink_values import log_without_effect
+from varvite.spark_integration.options.flink_values import (
+    ExecutionMode,
+    InputDependencyConstraint,
+    RestartStrategies,
+    log_without_effect,
+)
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from varvite.spark_integration.options.flink_values import RestartStrategyConfiguration
     from varvite.storage.options.table import OptionLevel
 
 
@@ -223,6 +229,51 @@ class ExecutionConfig:
     def get_registered_pojo_types(self) -> list[str]:
         """None of them."""
         return []
+
+    # --- of Flink 1, without effect ---
+
+    def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> Self:
+        """Without effect: what runs the driver starts it again."""
+        return self._keep("restart_strategy", restart_strategy_configuration, "what runs the driver starts it again")
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """The setting."""
+        return self._kept.get("restart_strategy", RestartStrategies.fall_back_restart())
+
+    def set_execution_mode(self, execution_mode: ExecutionMode) -> Self:
+        """Without effect: Spark says how tasks pass on their rows. `set_runtime_mode` of the environment has one."""
+        return self._keep("execution_mode", execution_mode, "Spark says how tasks pass on their rows")
+
+    def get_execution_mode(self) -> ExecutionMode:
+        """The setting; PIPELINED, as in PyFlink."""
+        return self._kept.get("execution_mode", ExecutionMode.PIPELINED)
+
+    def set_default_input_dependency_constraint(self, input_dependency_constraint: InputDependencyConstraint) -> Self:
+        """Without effect: a batch is read as a whole."""
+        return self._keep("input_dependency_constraint", input_dependency_constraint, "a batch is read as a whole")
+
+    def get_default_input_dependency_constraint(self) -> InputDependencyConstraint:
+        """The setting; ANY, as in PyFlink."""
+        return self._kept.get("input_dependency_constraint", InputDependencyConstraint.ANY)
+
+    def disable_auto_type_registration(self) -> Self:
+        """Without effect, as the next three: there are no Java serialisers."""
+        return self._keep("auto_type_registration", False, _NO_JAVA)
+
+    def is_auto_type_registration_disabled(self) -> bool:
+        """The setting; False, as in PyFlink."""
+        return not self._kept.get("auto_type_registration", True)
+
+    def add_default_kryo_serializer(self, type_class_name: str, serializer_class_name: str) -> Self:
+        """Without effect."""
+        return self._keep("kryo_serializer", (type_class_name, serializer_class_name), _NO_JAVA)
+
+    def register_kryo_type(self, type_class_name: str) -> Self:
+        """Without effect."""
+        return self._keep("kryo_type", type_class_name, _NO_JAVA)
+
+    register_type_with_kryo_serializer = add_default_kryo_serializer
+    register_pojo_type = register_kryo_type
 
     def _keep(self, name: str, value: Any, reason: str) -> Self:
         self._kept[name] = value

@@ -30,6 +30,15 @@ class InputDependencyConstraint(enum.Enum):
     ALL = 1
 
 
+class ExecutionMode(enum.Enum):
+    """Ways in which Flink 1 passes on the elements of a batch program; without effect."""
+
+    PIPELINED = 0
+    PIPELINED_FORCED = 1
+    BATCH = 2
+    BATCH_FORCED = 3
+
+
 class DeliveryGuarantee(enum.Enum):
     """Guarantees of a sink when something fails; PyFlink's numbers."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.functions.pickling import PickledFunction
+    from varvite.spark_integration.plan.function_chain import KeyStep
     from varvite.spark_integration.plan.transformations import EventTime, GraphSettings
 
 Source = DataFrameSource | CollectionSource
@@ -153,7 +154,7 @@ def plan_branches(
     form = meeting.form(0, event_time_out=event_time_out)
     for number, path in meeting.sourced:
         key, of_input = meeting.key_of(number), meeting.form(number, event_time_out=event_time_out)
-        branch, delay = _branch(path, key, settings)
+        branch, delay = _branch(path, key_step(key, meeting.operator, settings), settings)
         source: Any = path.origin
         numbered = replace(
             branch, source=sources.index(source), key_columns=of_input.key_columns, number=of_input.number
@@ -174,7 +175,7 @@ def plan_branches(
     return preparation, tuple(delays)
 
 
-def _branch(path: Path, key: KeyFunction | None, settings: GraphSettings) -> tuple[InputBranch, InputDelay]:
+def _branch(path: Path, key: KeyStep | None, settings: GraphSettings) -> tuple[InputBranch, InputDelay]:
     source: Any = path.origin
     steps = path.steps
     source_time = source.event_time if isinstance(source, DataFrameSource) else None
@@ -187,7 +188,7 @@ def _branch(path: Path, key: KeyFunction | None, settings: GraphSettings) -> tup
         output=path.elements,
         timing=fused[:timed],
         steps=fused[timed:],
-        key=key_step(key),
+        key=key,
         key_columns=(),
         event_time_from=source_time.column if source_time else None,
         number=None,

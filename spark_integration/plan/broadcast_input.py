@@ -64,7 +64,7 @@ class BroadcastInput:
         """
         is_broadcast = f"{INPUT_COLUMN} = {BROADCAST}"
         place = f"IF({is_broadcast}, {_BEFORE_ALL}L, 0L) + monotonically_increasing_id() AS {_PLACE_COLUMN}"
-        groups = f"transform(sequence(0L, {parallelism - 1}L), p -> {_first_group('p', parallelism, max_parallelism)})"
+        groups = f"transform(sequence(0L, {parallelism - 1}L), p -> {first_group('p', parallelism, max_parallelism)})"
         group = self._key_group(parallelism, max_parallelism)
         # Outer: else Spark adds a filter for empty arrays, which computes them twice.
         key_group = f"explode_outer(IF({is_broadcast}, {groups}, array({group}))) AS {KEY_GROUP_COLUMN}"
@@ -88,10 +88,10 @@ class BroadcastInput:
         content = quoted(rows_column(OWN))
         if _has_no_hash(self.rows):
             content = f"CAST({content} AS STRING)"
-        return _first_group(f"pmod(xxhash64({content}), {parallelism}L)", parallelism, max_parallelism)
+        return first_group(f"pmod(xxhash64({content}), {parallelism}L)", parallelism, max_parallelism)
 
 
-def _first_group(partition: str, parallelism: int, max_parallelism: int) -> str:
+def first_group(partition: str, parallelism: int, max_parallelism: int) -> str:
     """The first key group of a partition, as an expression."""
     return f"CAST(({partition} * {max_parallelism}L + {parallelism - 1}L) DIV {parallelism}L AS INT)"
 

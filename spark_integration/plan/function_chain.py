@@ -85,6 +85,13 @@ class KeyStep:
 
     function: bytes = field(repr=False)
     key_type: WireType
+    partitions: int | None = None
+    """The function is a `PartitionSelector` that chooses one of so many partitions; None: it is a key function."""
+
+    @property
+    def name(self) -> str:
+        """The step, for people."""
+        return "key_by" if self.partitions is None else "partition_custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +134,14 @@ class FunctionChain:
             if step.output is not None:
                 self._runs.append(_conform(step.output, step.name))
         if self._key is not None:
-            function = self._load("key_by", self._key.function)
+            function = self._load(self._key.name, self._key.function, self._key.partitions)
             self._key_of = method_of(function, KeySelector, "get_key")
 
-    def _load(self, name: str, pickled: bytes) -> Any:
+    def _load(self, name: str, pickled: bytes, partitions: int | None = None) -> Any:
         try:
             function = cloudpickle.loads(pickled)
+            if partitions is not None:
+                function.partitions = partitions
             self._functions.append(function)
             if isinstance(function, Function):
                 state: Any = NoKeyedState()
@@ -171,7 +180,7 @@ class FunctionChain:
                 value = key_of(element)
                 stored.append(None if value is None else freeze(value))
         except user_code_raises() as error:
-            raise StepError("key_by", _SHORT.repr(element), error) from error
+            raise StepError(key.name, _SHORT.repr(element), error) from error
         return key.key_type.to_arrow(stored)
 
     def close(self) -> None:

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from varvite.spark_integration.functions.pickling import PickledFunction
-    from varvite.spark_integration.plan.transformations import GraphSettings, KeyFunction, StepTransformation
+    from varvite.spark_integration.plan.transformations import (
+        GraphSettings,
+        KeyedTransformation,
+        KeyFunction,
+        StepTransformation,
+    )
 
 
 def step_name(node: StepTransformation, settings: GraphSettings) -> str:
@@ -39,9 +44,11 @@ def fused_steps(nodes: Sequence[StepTransformation], settings: GraphSettings, *,
     )
 
 
-def key_step(key: KeyFunction | None) -> KeyStep | None:
-    """A key function for the workers."""
-    return KeyStep(key.function.function, key.key_type) if key else None
+def key_step(key: KeyFunction | None, operator: KeyedTransformation | None, settings: GraphSettings) -> KeyStep | None:
+    """The key function of an operator, for the workers. Raises as `GraphSettings.partitions_of`."""
+    if key is None:
+        return None
+    return KeyStep(key.function.function, key.key_type, settings.partitions_of(operator) if operator else None)
 
 
 def broadcasts_of(functions: Iterable[PickledFunction]) -> dict[int, object]:

@@ -28,7 +28,7 @@ from varvite.spark_integration.plan.branches import Meeting, Path, plan_branches
 from varvite.spark_integration.plan.element_operator import ElementOperator, SideOutput
 from varvite.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
 from varvite.spark_integration.plan.input_branches import BranchedPreparation
-from varvite.spark_integration.plan.keyed import keyed_operator, stream_key
+from varvite.spark_integration.plan.keyed import keyed_operator, same, stream_key
 from varvite.spark_integration.plan.operator import OperatorInput
 from varvite.spark_integration.plan.preparation import Preparation
 from varvite.spark_integration.plan.transformations import (
@@ -171,7 +171,7 @@ def _operator(graph: _Graph, meeting: Meeting, uid: str) -> OperatorPlan:
         node.plan,
         uid=uid,
         name=node_settings.name or uid,
-        parallelism=node.plan.parallelism or node_settings.parallelism,
+        parallelism=settings.partitions_of(node) or node.plan.parallelism or node_settings.parallelism,
         timestamp_column=column,
         prepare=node.plan.prepare and node.plan.prepare.with_event_time(column),
         input=_input_of(meeting, meetings, graph.nodes, graph.sourced),
@@ -200,8 +200,11 @@ def _operator(graph: _Graph, meeting: Meeting, uid: str) -> OperatorPlan:
 
 
 _TIMED: Final = frozenset(
-    {"process", "map", "flat_map", "filter", "reduce", "window", "co_process", "co_map", "co_flat_map", "union"}
-)
+    {
+        "process", "map", "flat_map", "filter", "reduce", "window", "co_process", "co_map", "co_flat_map", "union",
+        "partition_custom",
+    }
+)  # fmt: skip
 """Kinds of operators whose elements keep event times: the input's, a window's last millisecond, a timer's."""
 _WITH_BROADCAST: Final = frozenset({"broadcast_process", "keyed_broadcast_process"})
 
@@ -312,7 +315,7 @@ def _branch_outputs(
             yields=(path.tag or node).elements,
             output=path.elements,
             steps=fused_steps(path.steps, settings, is_followed=key is not None),
-            key=key_step(key),
+            key=key_step(key, meeting.operator, settings),
             form=meeting.form(number, event_time_out=single_times),
         )
         functions = [*(step.function for step in path.steps), *([key.function] if key else [])]
@@ -327,7 +330,7 @@ def _passed_on(end: Transformation) -> tuple[KeyedTransformation, tuple[StepTran
         steps.insert(0, end)
         end = end.inputs[0]
     key = stream_key(end, (_no_key,), Types.LONG())
-    node = keyed_operator(end, key, "union", KeyedMap(_same), end.elements)
+    node = keyed_operator(end, key, "union", KeyedMap(same), end.elements)
     return replace(node, plan=replace(node.plan, parallelism=1)), tuple(steps)
 
 
@@ -341,16 +344,12 @@ def _no_key(element: Any) -> int:
     return 0
 
 
-def _same(element: Any) -> Any:
-    return element
-
-
 def _steps(segment: _Segment, settings: GraphSettings) -> tuple[Step, ...]:
-    return fused_steps(segment.steps, settings, is_followed=_key_step(segment.operator) is not None)
+    return fused_steps(segment.steps, settings, is_followed=_key_step(segment.operator, settings) is not None)
 
 
-def _key_step(operator: KeyedTransformation | None) -> KeyStep | None:
-    return key_step(operator.key if operator else None)
+def _key_step(operator: KeyedTransformation | None, settings: GraphSettings) -> KeyStep | None:
+    return key_step(operator.key if operator else None, operator, settings)
 
 
 def side_output_of(end: Transformation) -> SideOutputTransformation | None:
@@ -407,7 +406,7 @@ def _preparation(
 ) -> tuple[Preparation | None, EventTime | None]:
     """The step before the first operator, and the event time of its output."""
     source_time = source.event_time if isinstance(source, DataFrameSource) else None
-    key = _key_step(first.operator)
+    key = _key_step(first.operator, settings)
     if not first.steps and key is None:
         return None, source_time
     assigned = [step for step in first.steps if step.step == "timestamps"]
@@ -442,7 +441,7 @@ def _with_elements(
     input_elements = (
         ConnectedElements(tuple(n.elements for n in node.inputs)) if node.connected else node.inputs[0].elements
     )
-    key = _key_step(after.operator)
+    key = _key_step(after.operator, settings)
     yields = after.tag.elements if after.tag else node.elements
     output = after.steps[-1].elements if after.steps else yields
     plain = isinstance(input_elements, RowElements) and isinstance(node.elements, RowElements) and after.tag is None

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StringType, StructField, StructType
 
 from varvite.changelog.types.dynamic_key import DynamicKeyType
-from varvite.changelog.types.factory import as_type
+from varvite.changelog.types.factory import Types, as_type
 from varvite.spark_integration.elements.types import TypedElements
 from varvite.spark_integration.functions.broadcast import BroadcastFunction, KeyedBroadcastProcessFunction
+from varvite.spark_integration.functions.checkpointed import refuse_checkpointed
 from varvite.spark_integration.functions.connected import KeyedCoProcessFunction
+from varvite.spark_integration.functions.keyed_operations import KeyedMap
 from varvite.spark_integration.functions.pickling import pickle_step
-from varvite.spark_integration.functions.stateless import KeySelector, check_function
+from varvite.spark_integration.functions.stateless import KeySelector, Partitioner, PartitionSelector, check_function
 from varvite.spark_integration.messages.protocol import KEY_COLUMN
 from varvite.spark_integration.plan.broadcast_input import BroadcastInput
 from varvite.spark_integration.plan.operator import (
@@ -239,6 +241,27 @@ def _connected_plan(function: KeyedFunction, elements: ElementType, key: StreamK
     schema = StructType([StructField(KEY_COLUMN, StringType())])
     plan = plan_operator(schema, (KEY_COLUMN,), function, elements.schema, uid=UNNAMED if uid is None else uid)
     return replace(plan, key_type=key.key_type.type_string())
+
+
+def partitioned(before: Transformation, partitioner: Any, key_selector: Any) -> KeyedTransformation:
+    """An operator that passes each element on in the partition that a partitioner chooses for its key.
+
+    Raises:
+        InvalidRequestError: They are not a partitioner and a key selector, or cannot be pickled.
+    """
+    check_function(partitioner, Partitioner, "partition_custom")
+    check_function(key_selector, KeySelector, "partition_custom")
+    refuse_checkpointed([partitioner, key_selector], "partition_custom")
+    function = pickle_step(PartitionSelector(partitioner, key_selector), "partition_custom")
+    number = as_type(Types.LONG())
+    key = StreamKey((KEY_COLUMN,), KeyFunction(function, number), number)
+    node = keyed_operator(before, key, "partition_custom", KeyedMap(same), before.elements)
+    return replace(node, plan=replace(node.plan, by_partition=True))
+
+
+def same(element: Any) -> Any:
+    """The element itself."""
+    return element
 
 
 def set_uid(settings: GraphSettings, node: Transformation, uid: str) -> None:

@@ -120,6 +120,8 @@ class OperatorPlan:
     """Partitions of this operator; None: as many as the job has."""
     vectorized: bool = False
     """The function is a `VectorizedProcessFunction`."""
+    by_partition: bool = False
+    """The key of a row is the number of its partition, which `partition_custom` has chosen."""
     prepare: MapSideCombine | None = field(default=None, repr=False)
     """Reduces the operator's input to fewer columns or rows before the shuffle. It keeps the columns of the key and of
     the event time."""

@@ -171,8 +171,14 @@ class NodeSettings:
 class GraphSettings:
     """The settings of all transformations of an environment."""
 
-    def __init__(self) -> None:
-        self._settings: dict[Transformation, NodeSettings] = {}
+    def __init__(self, settings: dict[Transformation, NodeSettings] | None = None, parallelism: int = 1) -> None:
+        """Begin without settings, or share those of others; `parallelism`: of operators that have none."""
+        self._settings: dict[Transformation, NodeSettings] = {} if settings is None else settings
+        self._parallelism = parallelism
+
+    def with_parallelism(self, parallelism: int) -> GraphSettings:
+        """These settings for a job with a parallelism."""
+        return GraphSettings(self._settings, parallelism)
 
     def of(self, node: Transformation) -> NodeSettings:
         """The settings of a node."""
@@ -181,6 +187,34 @@ class GraphSettings:
     def update(self, node: Transformation, **changes: Any) -> None:
         """Change settings of a node."""
         self._settings[node] = replace(self.of(node), **changes)
+
+    def parallelism_of(self, operator: KeyedTransformation) -> int:
+        """The partitions of a stateful operator. Raises as `partitions_of`."""
+        set_here = operator.plan.parallelism or self.of(operator).parallelism
+        return self.partitions_of(operator) or set_here or self._parallelism
+
+    def partitions_of(self, operator: KeyedTransformation) -> int | None:
+        """The partitions among which `partition_custom` chooses: as many as the step behind it has.
+
+        None: the operator is another one.
+
+        Raises:
+            InvalidRequestError: Steps behind it have different numbers.
+        """
+        if not operator.plan.by_partition:
+            return None
+        nodes = [node for node in self._settings if node is operator or _is_step_behind(node, operator)]
+        numbers = {number for node in nodes if (number := self.of(node).parallelism)}
+        if len(numbers) > 1:
+            raise InvalidRequestError(
+                f"functions with parallelism {sorted(numbers)} follow one partition_custom, which chooses one of so "
+                "many partitions: call partition_custom for each of them, or give them the same set_parallelism"
+            )
+        return next(iter(numbers), self._parallelism)
+
+
+def _is_step_behind(node: Transformation, operator: KeyedTransformation) -> bool:
+    return isinstance(node, StepTransformation) and node.inputs[0] is operator
 
 
 def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:
@@ -191,7 +225,8 @@ def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:
 def operator_uids(end: Transformation, settings: GraphSettings) -> dict[Transformation, str]:
     """The uid of every stateful operator that leads to `end`: the user's, else one made from the operator's place.
 
-    The place is the sequence of stateful operators before it: stateless functions do not change it.
+    The place is the sequence of stateful operators before it: stateless functions and `partition_custom` do not change
+    it.
 
     Raises:
         InvalidRequestError: Two operators have the same uid.
@@ -204,10 +239,11 @@ def operator_uids(end: Transformation, settings: GraphSettings) -> dict[Transfor
         if not isinstance(node, KeyedTransformation):
             hashes[node] = above
             continue
-        hashes[node] = hashlib.sha256(f"{node.kind}({above})".encode()).hexdigest()
+        place = hashlib.sha256(f"{node.kind}({above})".encode()).hexdigest()
+        hashes[node] = above if node.plan.by_partition else place
         uid = settings.of(node).uid
         if uid is None:
-            uid = f"{node.kind}-{hashes[node][:12]}"
+            uid = f"{node.kind}-{place[:12]}"
             taken[uid] = taken.get(uid, 0) + 1
             uid = uid if taken[uid] == 1 else f"{uid}-{taken[uid]}"
         if uid in uids.values():

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
+from varvite.changelog.types.collections import PickledType
+from varvite.changelog.types.composites import RowType
 from varvite.spark_integration.connectors.output.table import row_partitions
 from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.elements.formats.java_text import java_text
+from varvite.spark_integration.elements.types import TypedElements
 from varvite.spark_integration.messages.protocol import PARTITION_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     import pyarrow as pa
@@ -45,11 +49,25 @@ def _elements(table: pa.Table, elements: ElementType) -> list[Any]:
     return [element for batch in table.to_batches() for element in elements.reader(batch.schema).rows(batch)]
 
 
+def printed_text(elements: ElementType) -> Callable[[Any], str]:
+    """A function from an element to its text as PyFlink prints it.
+
+    Values of a declared type are as Java has them, but the fields of rows as Python has them; so is all else.
+    """
+    kind = elements.state_type if isinstance(elements, TypedElements) else None
+    if kind is None or isinstance(kind, PickledType):
+        return str
+    if isinstance(kind, RowType):
+        return lambda row: f"{row.get_row_kind()}[{','.join(map(str, row))}]"
+    return java_text(kind)
+
+
 class PrintSink(Sink):
     """Prints every element as a line to the driver's standard output."""
 
     def __init__(self, elements: ElementType, identifier: str | None) -> None:
         self._elements = elements
+        self._text = printed_text(elements)
         self._identifier = identifier
         self.parallelism = 1
         """Partitions of the printed stream; above 1 each line begins with the partition."""
@@ -70,7 +88,8 @@ class PrintSink(Sink):
     def _line(self, partition: int, element: Any) -> str:
         numbered = str(partition + 1) if self.parallelism > 1 else ""
         prefix = ":".join(filter(None, [self._identifier, numbered]))
-        return f"{prefix}> {element}\n" if prefix else f"{element}\n"
+        text = self._text(element)
+        return f"{prefix}> {text}\n" if prefix else f"{text}\n"
 
 
 class CollectSink(Sink):

@@ -264,7 +264,7 @@ class SmallBatches:
         max_parallelism = self._plan.config.max_parallelism
         if operator.broadcast is not None:
             return operator.broadcast.group_of(parallelism, max_parallelism)
-        return key_group_of(operator.key_columns, max_parallelism)
+        return key_group_of(operator.key_columns, max_parallelism, parallelism if operator.by_partition else None)
 
     def _switch_off(self, error: Exception) -> None:
         self._is_off = True

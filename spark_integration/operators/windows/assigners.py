@@ -125,8 +125,12 @@ class FixedWindows(WindowAssigner):
         return (time_ms - self.offset_ms) % self.slide_ms == 0
 
 
-@dataclass(frozen=True)
 class _TumblingWindows(FixedWindows):
+    def __init__(self, size: TimeSpan, offset: TimeSpan = None) -> None:
+        """Raises `InvalidRequestError` for no such windows; the parameters are those of `of`."""
+        size_ms = span_ms(size, "the size of a window")
+        super().__init__(size_ms, size_ms, _offset_ms(offset, size_ms))
+
     @classmethod
     def of(cls, size: TimeSpan, offset: TimeSpan = None) -> Self:
         """Windows that follow one another.
@@ -138,12 +142,22 @@ class _TumblingWindows(FixedWindows):
         Raises:
             InvalidRequestError: No such windows.
         """
-        size_ms = span_ms(size, "the size of a window")
-        return cls(size_ms, size_ms, _offset_ms(offset, size_ms))
+        return cls(size, offset)
 
 
-@dataclass(frozen=True)
 class _SlidingWindows(FixedWindows):
+    def __init__(self, size: TimeSpan, slide: TimeSpan, offset: TimeSpan = None) -> None:
+        """Raises `InvalidRequestError` for no such windows; the parameters are those of `of`."""
+        size_ms, slide_ms = span_ms(size, "the size of a window"), span_ms(slide, "the slide of a window")
+        windows = -(-size_ms // slide_ms)
+        if windows > WINDOWS_PER_ELEMENT_MAX:
+            raise InvalidRequestError(
+                f"windows of {size_ms} ms with a slide of {slide_ms} ms put each element into {windows} windows, and "
+                f"{WINDOWS_PER_ELEMENT_MAX} is the limit: each costs a timer, so take a longer slide (a bare number is "
+                "milliseconds)"
+            )
+        super().__init__(size_ms, slide_ms, _offset_ms(offset, slide_ms))
+
     @classmethod
     def of(cls, size: TimeSpan, slide: TimeSpan, offset: TimeSpan = None) -> Self:
         """Windows of a size, of which one begins at each slide.
@@ -156,15 +170,7 @@ class _SlidingWindows(FixedWindows):
         Raises:
             InvalidRequestError: No such windows.
         """
-        size_ms, slide_ms = span_ms(size, "the size of a window"), span_ms(slide, "the slide of a window")
-        windows = -(-size_ms // slide_ms)
-        if windows > WINDOWS_PER_ELEMENT_MAX:
-            raise InvalidRequestError(
-                f"windows of {size_ms} ms with a slide of {slide_ms} ms put each element into {windows} windows, and "
-                f"{WINDOWS_PER_ELEMENT_MAX} is the limit: each costs a timer, so take a longer slide (a bare number is "
-                "milliseconds)"
-            )
-        return cls(size_ms, slide_ms, _offset_ms(offset, slide_ms))
+        return cls(size, slide, offset)
 
 
 class TumblingEventTimeWindows(_TumblingWindows):
@@ -207,16 +213,6 @@ class SessionWindows(WindowAssigner):
     extractor: SessionWindowTimeGapExtractor | None = None
     """If the gap is not fixed."""
 
-    @classmethod
-    def with_gap(cls, size: TimeSpan) -> Self:
-        """Sessions that end after this gap without elements. Raises `InvalidRequestError` for no span of time."""
-        return cls(span_ms(size, "the gap of a session"))
-
-    @classmethod
-    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
-        """Sessions with gaps that depend on their elements. Raises `InvalidRequestError` for no extractor."""
-        return cls(None, _checked_extractor(extractor))
-
     def gap_of(self) -> Callable[[Any], int]:
         """A function from an element to its gap, milliseconds."""
         if self.gap_ms is not None:
@@ -235,46 +231,64 @@ class SessionWindows(WindowAssigner):
         return gap
 
 
-class EventTimeSessionWindows(SessionWindows):
-    """`EventTimeSessionWindows.with_gap(Time.minutes(10))`."""
+class _FixedGap(SessionWindows):
+    def __init__(self, session_gap: TimeSpan) -> None:
+        """Raises `InvalidRequestError` for no span of time."""
+        super().__init__(span_ms(session_gap, "the gap of a session"))
+
+    @classmethod
+    def with_gap(cls, size: TimeSpan) -> Self:
+        """Sessions that end after this gap without elements. Raises `InvalidRequestError` for no span of time."""
+        return cls(size)
+
+
+class _DynamicGap(SessionWindows):
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        """Raises `InvalidRequestError` for no extractor."""
+        if not isinstance(session_window_time_gap_extractor, SessionWindowTimeGapExtractor):
+            raise InvalidRequestError(
+                f"a SessionWindowTimeGapExtractor is needed, not {session_window_time_gap_extractor!r}"
+            )
+        super().__init__(None, session_window_time_gap_extractor)
+
+    @classmethod
+    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
+        """Sessions with gaps that depend on their elements. Raises `InvalidRequestError` for no extractor."""
+        return cls(extractor)
+
+
+class DynamicEventTimeSessionWindows(_DynamicGap):
+    """Sessions with gaps that depend on their elements; `EventTimeSessionWindows.with_dynamic_gap` makes such, too."""
 
     domain = TimeDomain.EVENT_TIME
 
 
-class ProcessingTimeSessionWindows(SessionWindows):
-    """As `EventTimeSessionWindows`, by the time of the batch."""
+class DynamicProcessingTimeSessionWindows(_DynamicGap):
+    """As `DynamicEventTimeSessionWindows`, by the time of the batch."""
 
     domain = TimeDomain.PROCESSING_TIME
 
 
-class DynamicEventTimeSessionWindows(EventTimeSessionWindows):
-    """Sessions with gaps that depend on their elements; `EventTimeSessionWindows.with_dynamic_gap` makes such, too."""
+class EventTimeSessionWindows(_FixedGap):
+    """`EventTimeSessionWindows.with_gap(Time.minutes(10))`."""
 
-    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
-        """Raises `InvalidRequestError` for no extractor."""
-        super().__init__(None, _checked_extractor(session_window_time_gap_extractor))
+    domain = TimeDomain.EVENT_TIME
 
-    @classmethod
-    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
-        return cls(extractor)
-
-
-class DynamicProcessingTimeSessionWindows(ProcessingTimeSessionWindows):
-    """As `DynamicEventTimeSessionWindows`, by the time of the batch."""
-
-    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
-        """Raises `InvalidRequestError` for no extractor."""
-        super().__init__(None, _checked_extractor(session_window_time_gap_extractor))
-
-    @classmethod
-    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
-        return cls(extractor)
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
+        """Sessions with gaps that depend on their elements. Raises `InvalidRequestError` for no extractor."""
+        return DynamicEventTimeSessionWindows(extractor)
 
 
-def _checked_extractor(extractor: Any) -> SessionWindowTimeGapExtractor:
-    if not isinstance(extractor, SessionWindowTimeGapExtractor):
-        raise InvalidRequestError(f"a SessionWindowTimeGapExtractor is needed, not {extractor!r}")
-    return extractor
+class ProcessingTimeSessionWindows(_FixedGap):
+    """As `EventTimeSessionWindows`, by the time of the batch."""
+
+    domain = TimeDomain.PROCESSING_TIME
+
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
+        """Sessions with gaps that depend on their elements. Raises `InvalidRequestError` for no extractor."""
+        return DynamicProcessingTimeSessionWindows(extractor)
 
 
 @dataclass(frozen=True)

@@ -118,19 +118,22 @@ class NeverTrigger(Trigger[Any, Any]):
 class CountTrigger(_MergingTrigger):
     """Fires after this many elements since it fired last."""
 
-    count: int
+    window_size: int
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequestError` below 1."""
+        if not isinstance(self.window_size, int) or self.window_size < 1:
+            raise InvalidRequestError(f"a window cannot fire after {self.window_size!r} elements; give 1 or more")
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
         """The trigger. Raises `InvalidRequestError` below 1."""
-        if not isinstance(window_size, int) or window_size < 1:
-            raise InvalidRequestError(f"a window cannot fire after {window_size!r} elements; give 1 or more")
         return CountTrigger(window_size)
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
         counted = ctx.get_partitioned_state(_COUNT)
         counted.add(1)
-        if counted.get() < self.count:
+        if counted.get() < self.window_size:
             return TriggerResult.CONTINUE
         counted.clear()
         return TriggerResult.FIRE
@@ -142,16 +145,20 @@ class CountTrigger(_MergingTrigger):
         ctx.get_partitioned_state(_COUNT).clear()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ContinuousEventTimeTrigger(_MergingTrigger):
     """Fires whenever the watermark passes a multiple of the interval, and at the end of the window."""
 
     interval_ms: int
 
+    def __init__(self, interval: TimeSpan) -> None:
+        """Raises `InvalidRequestError` for no span of time."""
+        object.__setattr__(self, "interval_ms", span_ms(interval, "the interval of a trigger"))
+
     @staticmethod
     def of(interval: TimeSpan) -> ContinuousEventTimeTrigger:
         """The trigger. Raises `InvalidRequestError` for no span of time."""
-        return ContinuousEventTimeTrigger(span_ms(interval, "the interval of a trigger"))
+        return ContinuousEventTimeTrigger(interval)
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
@@ -187,16 +194,20 @@ class ContinuousEventTimeTrigger(_MergingTrigger):
             fires.clear()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ContinuousProcessingTimeTrigger(_MergingTrigger):
     """Fires whenever the time of the batch passes a multiple of the interval, and at the end of the window."""
 
     interval_ms: int
 
+    def __init__(self, interval: TimeSpan) -> None:
+        """Raises `InvalidRequestError` for no span of time."""
+        object.__setattr__(self, "interval_ms", span_ms(interval, "the interval of a trigger"))
+
     @staticmethod
     def of(interval: TimeSpan) -> ContinuousProcessingTimeTrigger:
         """The trigger. Raises `InvalidRequestError` for no span of time."""
-        return ContinuousProcessingTimeTrigger(span_ms(interval, "the interval of a trigger"))
+        return ContinuousProcessingTimeTrigger(interval)
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
         fires = ctx.get_partitioned_state(_FIRE_TIME)
@@ -232,32 +243,35 @@ class ContinuousProcessingTimeTrigger(_MergingTrigger):
 class PurgingTrigger(Trigger[Any, Any]):
     """Fires as another trigger does, and then removes the contents."""
 
-    nested: Trigger[Any, Any]
+    nested_trigger: Trigger[Any, Any]
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequestError` for something that is no trigger."""
+        if not isinstance(self.nested_trigger, Trigger):
+            raise InvalidRequestError(f"a PurgingTrigger takes a trigger, not {self.nested_trigger!r}")
 
     @staticmethod
     def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
         """The trigger. Raises `InvalidRequestError` for something that is none."""
-        if not isinstance(nested_trigger, Trigger):
-            raise InvalidRequestError(f"PurgingTrigger.of takes a trigger, not {nested_trigger!r}")
         return PurgingTrigger(nested_trigger)
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return _purging(self.nested.on_element(element, timestamp, window, ctx))
+        return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
 
     def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return _purging(self.nested.on_processing_time(time, window, ctx))
+        return _purging(self.nested_trigger.on_processing_time(time, window, ctx))
 
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return _purging(self.nested.on_event_time(time, window, ctx))
+        return _purging(self.nested_trigger.on_event_time(time, window, ctx))
 
     def can_merge(self) -> bool:
-        return self.nested.can_merge()
+        return self.nested_trigger.can_merge()
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        self.nested.on_merge(window, ctx)
+        self.nested_trigger.on_merge(window, ctx)
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
-        self.nested.clear(window, ctx)
+        self.nested_trigger.clear(window, ctx)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,13 +310,13 @@ def firing_of(trigger: Trigger[Any, Any] | None, assigner: WindowAssigner) -> Fi
             f"sessions merge, and {type(trigger).__name__} cannot: give it on_merge(), and let can_merge() return True"
         )
     purges = type(trigger) is PurgingTrigger
-    plain = trigger.nested if isinstance(trigger, PurgingTrigger) else trigger
+    plain = trigger.nested_trigger if isinstance(trigger, PurgingTrigger) else trigger
     if isinstance(assigner, GlobalWindows) and type(plain) in (EventTimeTrigger, ProcessingTimeTrigger):
         raise InvalidRequestError(f"global windows never end, so {type(plain).__name__} would never fire them")
     if purges and isinstance(assigner, FixedWindows) and assigner.overlaps:
         return None  # each window needs contents of its own
     if type(plain) is CountTrigger:
-        return Firing(None, plain.count, purges)
+        return Firing(None, plain.window_size, purges)
     if type(plain) is (EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger):
         return Firing(assigner.domain, None, purges)
     return None
@@ -310,7 +324,7 @@ def firing_of(trigger: Trigger[Any, Any] | None, assigner: WindowAssigner) -> Fi
 
 def _firing_of_count(trigger: Any, assigner: CountWindows) -> Firing:
     """The effect of the only trigger that windows of a number of elements can have."""
-    plain = trigger.nested if isinstance(trigger, PurgingTrigger) else trigger
+    plain = trigger.nested_trigger if isinstance(trigger, PurgingTrigger) else trigger
     if plain is not None and plain != CountTrigger(assigner.size):
         raise InvalidRequestError(
             f"windows of {assigner.size} elements fire when they are full, and cannot have {trigger!r}: take "

@@ -7,6 +7,7 @@
 | `configuration` | `Configuration` |
 | `constants` | numbers |
 | `execution_config` | `ExecutionConfig` |
+| `execution_mode` | `ExecutionMode` of Flink 1 |
 | `input_dependency_constraint` | `InputDependencyConstraint` |
 | `io` | `InputFormat` |
 | `job_client` | `JobClient` |
@@ -46,6 +47,7 @@ from varvite.spark_integration.functions.watermark_strategy import TimestampAssi
 from varvite.spark_integration.options.configuration import ConfigOption, ConfigOptions, Configuration
 from varvite.spark_integration.options.execution_config import ExecutionConfig
 from varvite.spark_integration.options.flink_values import (
+    ExecutionMode,
     InputDependencyConstraint,
     RestartStrategies,
     RestartStrategyConfiguration,
@@ -66,6 +68,7 @@ __all__ = [
     "Duration",
     "Encoder",
     "ExecutionConfig",
+    "ExecutionMode",
     "InputDependencyConstraint",
     "Instant",
     "JobClient",

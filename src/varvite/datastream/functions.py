@@ -33,6 +33,7 @@ from varvite.spark_integration.functions.connected import (
     KeyedCoProcessFunction,
 )
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction, KeyedStateStore, RuntimeContext
+from varvite.spark_integration.functions.metrics import MetricGroup
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
@@ -91,6 +92,7 @@ __all__ = [
     "MapFunction",
     "MapState",
     "MapStateDescriptor",
+    "MetricGroup",
     "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",

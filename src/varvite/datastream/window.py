@@ -56,11 +56,13 @@ __all__ = [
     "CountTrigger",
     "CountTumblingWindowAssigner",
     "CountWindow",
+    "CountWindowSerializer",
     "DynamicEventTimeSessionWindows",
     "DynamicProcessingTimeSessionWindows",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
     "GlobalWindow",
+    "GlobalWindowSerializer",
     "GlobalWindows",
     "MergingWindowAssigner",
     "NeverTrigger",
@@ -80,6 +82,7 @@ __all__ = [
     "T",
     "Time",
     "TimeWindow",
+    "TimeWindowSerializer",
     "Trigger",
     "TriggerResult",
     "TumblingEventTimeWindows",
@@ -92,4 +95,7 @@ __all__ = [
     "WindowAssigner",
 ]
 
+CountWindowSerializer: Any = absent("CountWindowSerializer", NO_ASSIGNER)
+GlobalWindowSerializer: Any = absent("GlobalWindowSerializer", NO_ASSIGNER)
 MergingWindowAssigner: Any = absent("MergingWindowAssigner", NO_ASSIGNER)
+TimeWindowSerializer: Any = absent("TimeWindowSerializer", NO_ASSIGNER)

@@ -62,6 +62,16 @@ class Tagged(MapFunction):
         return f"{value} {self.tag}"
 
 
+class Placed(MapFunction):
+    """(element, partition)."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.index = runtime_context.get_index_of_this_subtask()
+
+    def map(self, value: Any) -> tuple[Any, int]:
+        return value, self.index
+
+
 class KeyAndTime(KeyedProcessFunction[Any, Any, Any]):
     """(key, its type, time stamp, watermark)."""
 

@@ -166,6 +166,16 @@ def test_sources_that_end_and_that_do_not_are_not_mixed(env: StreamExecutionEnvi
     assert sorted(collected(ends)) == ["a", "b"]
 
 
+def test_text_files_are_read_as_in_flink_1(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "0").write_bytes("tea\n\ncafé\r\n".encode("latin-1"))
+    (tmp_path / "1").write_text("cup")
+    assert sorted(collected(env.read_text_file(str(tmp_path), "ISO-8859-1"))) == ["", "café", "cup", "tea"]
+    stream = env.read_text_file(file_path=f"file://{tmp_path}/1")
+    assert (stream.get_type(), collected(stream.map(str.upper))) == (Types.STRING(), ["CUP"])
+    with pytest.raises(InvalidRequestError, match="nothing at"):
+        env.read_text_file(str(tmp_path / "none"))
+
+
 class WithTime(ProcessFunction):
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         yield value, ctx.timestamp()
@@ -214,7 +224,7 @@ def test_windows_are_written_beside_what_is_printed(
     windows.sink_to(sink(tmp_path / "out", BucketAssigner.base_path_bucket_assigner()))
     env.execute("windows")
     assert written(tmp_path / "out") == {".": ["(hi,0,5,1)", "(hi,5,10,1)"]}
-    assert sorted(capsys.readouterr().out.splitlines()) == ["('hi', 0, 5, 1)", "('hi', 5, 10, 1)"]
+    assert sorted(capsys.readouterr().out.splitlines()) == ["(hi,0,5,1)", "(hi,5,10,1)"]
     rows = windows.map(json.dumps)
     rows.sink_to(sink(tmp_path / "other", BucketAssigner.date_time_bucket_assigner("'day='yyyy", "UTC")))
     env.execute("windows")

@@ -20,7 +20,7 @@ DIRECTORY = ROOT / "examples" / "pyflink_programs"
 
 OUTPUT = {
     "alarms": (
-        "('press', 70)\n('saw', 95)\n('press', 91)\n('press', 93)\n('saw', 95)\n"
+        "(press,70)\n(saw,95)\n(press,91)\n(press,93)\n(saw,95)\n"
         "alarm> saw at 95\nalarm> press at 91\nalarm> press at 93\n"
     ),
     "count_function": "((1, 1), 1)\n((2, 1), 1)\n((3, 1), 1)\n((1, 1), 2)\n((2, 1), 2)\n((1, 1), 3)\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
 import logging
 import os
@@ -16,7 +17,17 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.functions.stream import Count, FirstOfKey, KeyAndTime, Second, Tagged, Times, Unlucky, UnluckyWhile
+from tests.spark.functions.stream import (
+    Count,
+    FirstOfKey,
+    KeyAndTime,
+    Placed,
+    Second,
+    Tagged,
+    Times,
+    Unlucky,
+    UnluckyWhile,
+)
 from tests.workers.state_worker_setup import eventually
 from varvite.common import Duration, Row, Types, WatermarkStrategy
 from varvite.datastream import DataStream, StreamExecutionEnvironment
@@ -104,6 +115,28 @@ def test_a_program_without_state_runs_and_its_errors_are_its_own(env: StreamExec
 
 @pytest.mark.long
 @pytest.mark.spark_tasks
+@pytest.mark.parametrize("small", [True, False], ids=["driver", "tasks"])
+def test_functions_run_in_the_partition_that_a_partitioner_chooses(
+    env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str], small: bool
+) -> None:
+    """Of two streams before the first operator, and behind one."""
+    if not small:
+        env.configure("execution.small-batch.max-rows", 0)
+    numbers = [0, 0, 1, 1, 2, 7, 7, 8, 8, 9]
+    stream = env.from_collection(numbers, Types.LONG())
+    parted = stream.union(stream).partition_custom(lambda key, parts: (key + 1) % parts, lambda x: x + 2)
+    counted = parted.map(Placed()).set_parallelism(3).key_by(lambda pair: pair[1]).map(Count())
+    back = counted.partition_custom(lambda key, parts: parts - 1 - key, lambda pair: pair[0][1])
+    back.map(Placed()).set_parallelism(3).print("placed")
+    env.execute("placed")
+    places = Counter((x, x % 3) for x in numbers * 2)
+    lines = [line.partition("> ") for line in capsys.readouterr().out.splitlines()]
+    found = [(partition, ast.literal_eval(element)) for partition, _, element in lines]
+    assert Counter(pair for _, ((pair, _), _) in found) == places
+    for partition, ((pair, _), place) in found:
+        assert (place, partition) == (2 - pair[1], f"placed:{place + 1}")
+
+
 def test_an_error_in_rows_without_state_that_are_made_anew_is_not_lost(
     env: StreamExecutionEnvironment, rows_of_k: Any, tmp_path: Path
 ) -> None:

@@ -188,5 +188,5 @@ def test_process_functions_behind_side_outputs_get_event_times(
     env.execute("outputs")
     assert sorted(capsys.readouterr().out.splitlines()) == [
         "main> (('a', 4), 4000)", "main> (('b', 2), 2000)", "odd> (('a', 1), 1000)", "odd> (('a', 7), 7000)",
-        "odd> (('b', 13), 13000)", "plain> ('a', 4)", "plain> ('b', 2)",
+        "odd> (('b', 13), 13000)", "plain> (a,4)", "plain> (b,2)",
     ]  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from tests.tidy.built_wheel import PACKAGES, build_wheel
 from tests.tidy.project_files import ROOT
 
-EXPORTS = ("common", "datastream", "extending", "metrics", "table", "testing")
+EXPORTS = ("common", "datastream", "extending", "java_gateway", "metrics", "table", "testing", "util")
 """Packages of `src/varvite` that export what the others hold: under PyFlink's names of modules, for extensions, and for
 tests."""
 CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from varvite.changelog.types.factory import Types
-from varvite.common import Configuration, ExecutionConfig, RestartStrategies
+from varvite.common import (
+    Configuration,
+    ExecutionConfig,
+    ExecutionMode,
+    InputDependencyConstraint,
+    RestartStrategies,
+)
 from varvite.datastream import (
     DataStream,
     EmbeddedRocksDBStateBackend,
@@ -120,12 +126,12 @@ def test_what_would_change_results_is_refused_with_what_to_do(
     env: StreamExecutionEnvironment, pairs: DataStream
 ) -> None:
     for call, remedy in (
-        (lambda: pairs.partition_custom(lambda key, parts: key % parts, lambda pair: pair[1]), "key_by"),
         (lambda: pairs.add_sink(print), r"varvite\.Sink"),
         (lambda: pairs.sink_to(object()), "write_stream"),
         (lambda: env.from_source(object(), None, "numbers"), r"from_dataframe"),
         (lambda: env.add_source(object()), r"from_dataframe"),
         (lambda: env.create_input(object()), r"from_dataframe"),
+        (lambda: env._j_stream_execution_environment, r"socket.*from_dataframe"),
         (lambda: env.get_config().disable_auto_generated_uids(), "uid"),
         (env.get_execution_plan, "nothing to execute"),
     ):
@@ -183,16 +189,28 @@ def test_settings_of_flink_1_are_taken(env: StreamExecutionEnvironment) -> None:
         env.set_stream_time_characteristic(TimeCharacteristic.IngestionTime)
     strategy = RestartStrategies.fixed_delay_restart(3, 1000)
     assert env.set_restart_strategy(strategy).get_restart_strategy() is strategy
+    assert env.get_config().get_restart_strategy() is strategy
     assert strategy.get_delay_between_attempts_interval() == timedelta(seconds=1)
+    execution = env.get_config()
+    assert execution.get_execution_mode() is ExecutionMode.PIPELINED
+    assert execution.set_execution_mode(ExecutionMode.BATCH).get_execution_mode() is ExecutionMode.BATCH
+    assert execution.get_default_input_dependency_constraint() is InputDependencyConstraint.ANY
+    execution.set_default_input_dependency_constraint(InputDependencyConstraint.ALL)
+    assert env.get_config().get_default_input_dependency_constraint() is InputDependencyConstraint.ALL
+    assert not execution.is_auto_type_registration_disabled()
+    assert execution.register_pojo_type("a.B").disable_auto_type_registration().is_auto_type_registration_disabled()
     config = env.get_checkpoint_config().set_checkpoint_storage_dir("file:///checkpoints")
     kept = ExternalizedCheckpointCleanup.RETAIN_ON_CANCELLATION
-    assert config.enable_externalized_checkpoints(kept).get_externalized_checkpoint_cleanup() is kept
+    assert config.enable_externalized_checkpoints(cleanup_mode=kept).get_externalized_checkpoint_cleanup() is kept
 
 
 def test_configurations_are_joined_and_lists_are_read() -> None:
     other = Configuration().set_integer("a", 1)
     joined = Configuration().add_all(other).add_all(other, "x.")
     assert joined.to_dict() == {"a": 1, "x.a": 1}
+    assert joined == Configuration.from_dict({"x.a": 1, "a": 1}) != Configuration.from_dict({"a": 1})
+    assert len({joined, Configuration(joined), Configuration()}) == 2
+    assert str(joined) == "{a=1, x.a=1}"
     target: dict[str, Any] = {"b": 2}
     joined.add_all_to_dict(target)
     assert target == {"b": 2, "a": 1, "x.a": 1}

@@ -1,8 +1,8 @@
-"""Names, methods and parameters of PyFlink 2.3: a program that imports and calls them finds them.
+"""Names, methods and parameters of PyFlink 2.3 and 1.20: a program that imports and calls them finds them.
 
-`pyflink_names.txt` has the public names of each module, `pyflink_methods.txt` the methods of its classes with their
-parameters; both were taken from PyFlink's wheel. What PyFlink's own code alone uses is not in them: wrappers of Java
-objects, serialisers, and internal functions of windows.
+`pyflink_names.txt` has the public names of each module, `pyflink_methods.txt` the methods and constructors of its
+classes with their parameters; both were taken from PyFlink. What PyFlink's own code alone uses is not in them:
+wrappers of Java objects, serialisers, and internal functions of windows.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import pytest
 from varvite.datastream import KeyedStream, SourceFunction
 from varvite.datastream.connectors.file_system import FileCompactor
 from varvite.datastream.connectors.pulsar import PulsarSource
-from varvite.datastream.window import TumblingEventTimeWindows
+from varvite.datastream.window import TimeWindowSerializer, TumblingEventTimeWindows
+from varvite.java_gateway import get_gateway
 from varvite.storage.errors import InvalidRequestError
+from varvite.util.java_utils import get_j_env_configuration
 
 HERE = Path(__file__).parent
 INNER = frozenset({
@@ -89,6 +91,9 @@ def test_what_is_not_there_says_so_when_it_is_used_and_not_before() -> None:
         (lambda: PulsarSource.builder().set_topics("a"), "readStream"),
         (FileCompactor, "write_stream"),
         (Rows, "from_dataframe"),
+        (lambda: get_gateway().jvm, "env.configure"),
+        (lambda: get_j_env_configuration(None), "env.configure"),
+        (TimeWindowSerializer, "KeyedProcessFunction"),
     ):
         with pytest.raises(InvalidRequestError, match=remedy):
             use()

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from varvite.changelog.commit.base_decision import SinkCommit
-from varvite.spark_integration.connectors.driver_sinks.element_sinks import PrintSink
+from varvite.common import Row, Types
+from varvite.spark_integration.connectors.driver_sinks.element_sinks import PrintSink, printed_text
 from varvite.spark_integration.connectors.several_sinks import OutputSinks, SeveralSinks
 from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink, last_committed_of, write_to
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
+from varvite.spark_integration.plan.operator import elements_of
 from varvite.storage.errors import FencedError, UserFunctionError
 
 COMMIT = SinkCommit(7, 9, "token")
@@ -69,6 +71,30 @@ def test_an_error_that_is_not_of_the_users_code_stays_what_it_is(error: Exceptio
         with pytest.raises(type(error)) as raised:
             write_to(sink, ROWS, COMMIT)
         assert raised.value is error
+
+
+ROW = Types.ROW_NAMED(["a", "b", "c"], [Types.STRING(), Types.DOUBLE(), Types.BOOLEAN()])
+
+
+@pytest.mark.parametrize(
+    ("kind", "element", "text"),
+    [
+        (Types.TUPLE([Types.STRING(), Types.INT(), Types.BOOLEAN()]), ("a", 1, True), "(a,1,true)"),
+        (Types.TUPLE([Types.STRING(), Types.DOUBLE()]), (None, 1e10), "(null,1.0E10)"),
+        (Types.TUPLE([ROW]), (Row(a="x", b=0.5, c=None),), "(+I[x, 0.5, null])"),
+        (ROW, Row(a="x", b=None, c=True), "+I[x,None,True]"),
+        (Types.LIST(Types.STRING()), ["a", "b"], "[a, b]"),
+        (Types.STRING(), "a", "a"),
+        (Types.BOOLEAN(), True, "true"),
+        (None, ("a", True), "('a', True)"),
+        (Types.PICKLED_BYTE_ARRAY(), ["a"], "['a']"),
+        ("a string", Row(a="x"), "Row(a='x')"),
+    ],
+    ids=str,
+)
+def test_elements_are_printed_as_pyflink_prints_them(kind: Any, element: Any, text: str) -> None:
+    """Those of a declared type were printed as Python has them: `('a', 1)` for PyFlink's `(a,1)`."""
+    assert printed_text(elements_of(kind, "uid"))(element) == text
 
 
 def test_an_error_of_a_sink_of_varvite_stays_what_it_is() -> None:

@@ -14,10 +14,13 @@ from varvite.datastream.window import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindow,
     GlobalWindows,
+    ProcessingTimeSessionWindows,
     ProcessingTimeTrigger,
     PurgingTrigger,
     SessionWindowTimeGapExtractor,
@@ -101,6 +104,46 @@ def test_windows_know_one_another() -> None:
 def test_what_is_no_window_is_refused(make: Any) -> None:
     with pytest.raises(InvalidRequestError):
         make()
+
+
+def test_constructors_are_pyflinks_and_make_what_of_makes() -> None:
+    """`TumblingEventTimeWindows(5000, 1000)` is an offset of a second, and no slide."""
+    gap = FixedGap()
+    for made, same in (
+        (TumblingEventTimeWindows(5000, 1000), TumblingEventTimeWindows.of(Time.seconds(5), Time.seconds(1))),
+        (TumblingProcessingTimeWindows(size=5000, offset=0), TumblingProcessingTimeWindows.of(Time.seconds(5))),
+        (SlidingEventTimeWindows(5000, 2000, -500), SlidingEventTimeWindows.of(5000, 2000, -500)),
+        (SlidingProcessingTimeWindows(size=5000, slide=1000, offset=0), SlidingProcessingTimeWindows.of(5000, 1000)),
+        (EventTimeSessionWindows(session_gap=10), EventTimeSessionWindows.with_gap(Time.milliseconds(10))),
+        (DynamicEventTimeSessionWindows(gap), EventTimeSessionWindows.with_dynamic_gap(gap)),
+        (DynamicProcessingTimeSessionWindows(gap), ProcessingTimeSessionWindows.with_dynamic_gap(gap)),
+        (CountTrigger(window_size=3), CountTrigger.of(3)),
+        (ContinuousEventTimeTrigger(interval=2000), ContinuousEventTimeTrigger.of(Time.seconds(2))),
+        (ContinuousProcessingTimeTrigger(2000), ContinuousProcessingTimeTrigger.of(Time.seconds(2))),
+        (PurgingTrigger(nested_trigger=CountTrigger(3)), PurgingTrigger.of(CountTrigger.of(3))),
+    ):
+        assert made == same
+        assert type(made) is type(same)
+    windows = TumblingEventTimeWindows(5000, 1000)
+    assert (list(windows.starts(6500)), windows.overlaps, windows.is_event_time()) == ([6000], False, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (TumblingEventTimeWindows, (5000, 5000)), (SlidingEventTimeWindows, (0, 0, 0)), (EventTimeSessionWindows, (0,)),
+        (DynamicEventTimeSessionWindows, (5,)), (CountTrigger, (0,)), (ContinuousEventTimeTrigger, (0,)),
+        (ContinuousProcessingTimeTrigger, (-1,)), (PurgingTrigger, (3,)),
+    ],
+)  # fmt: skip
+def test_constructors_check_as_of_does(kind: Any, arguments: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidRequestError):
+        kind(*arguments)
+
+
+class FixedGap(SessionWindowTimeGapExtractor):
+    def extract(self, element: Any) -> int:
+        return 10
 
 
 def test_a_gap_of_an_element_must_be_a_span() -> None:
