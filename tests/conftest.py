@@ -22,9 +22,9 @@ from tests.short_lived_java import set_java_options
 from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
 from tests.stores.kafka_broker import kafka
 from tests.stores.postgres_server import postgres
-from tests.stores.s3_servers import ceph_cluster, ceph_server, moto_server
+from tests.stores.s3_servers import ceph_cluster, ceph_server, engine, moto_server
 
-__all__ = ["ceph_cluster", "ceph_server", "kafka", "moto_server", "postgres"]
+__all__ = ["ceph_cluster", "ceph_server", "engine", "kafka", "moto_server", "postgres"]
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 2 << 30
 

@@ -50,7 +50,8 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
         url: A path, `file:///path` (taken as it stands, `%20` is not a space), `s3://bucket/path`, `memory://name`
             (one store per name in this process, for tests), or any other fsspec URL.
         storage_options: fsspec's options for the URL's filesystem. `exclusive_create=True` vouches that
-            `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic.
+            `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic. `engine` is the client of S3:
+            `obstore`, or `s3fs`; by default the first that is installed and supports the other options.
 
     Raises `InvalidRequestError` if the URL or the options cannot be right.
     """
@@ -71,7 +72,7 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
         _refuse_options(url, storage_options)
         name, _, prefix = rest.removeprefix("//").strip("/").partition("/")
         return substore(shared_memory_store(name), prefix)
-    return _open_fsspec(f"{scheme}:{rest}", scheme, dict(storage_options or {}))
+    return _open_remote(f"{scheme}:{rest}", scheme, dict(storage_options or {}))
 
 
 def open_like(store: ObjectStore, url: str) -> ObjectStore:
@@ -85,9 +86,10 @@ def _kind(url: str) -> str:
     return S3_PROTOCOLS[0] if scheme in S3_PROTOCOLS else scheme
 
 
-def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
+def _open_remote(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
     # Imported here: workers with a local store need neither fsspec nor what it loads.
-    from varvite.storage.object_stores.remote.store import FsspecStore, known_protocols
+    from varvite.storage.object_stores.remote.engine import known_protocols
+    from varvite.storage.object_stores.remote.store import RemoteStore
 
     protocols = known_protocols()
     if scheme not in protocols:
@@ -99,7 +101,7 @@ def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
             "which the storage option exclusive_create=True vouches"
         )
     exclusive_create = bool(options.pop("exclusive_create", False))
-    return FsspecStore(url, options, exclusive_create=exclusive_create)
+    return RemoteStore(url, options, exclusive_create=exclusive_create)
 
 
 def _local_path(url: str, rest: str) -> str:
@@ -125,8 +127,8 @@ def _refuse_almost_url(path: str) -> None:
     """Raises `InvalidRequestError` for a path like `s3:/bucket/x`: a URL that lacks a slash, not an empty directory."""
     scheme, colon, rest = path.partition(":")
     if colon and "/" not in scheme and len(scheme) > 1:
-        # Imported here as in `_open_fsspec`.
-        from varvite.storage.object_stores.remote.store import known_protocols
+        # Imported here as in `_open_remote`.
+        from varvite.storage.object_stores.remote.engine import known_protocols
 
         if scheme.lower() in {*_SUGGESTED, *_ALIASES, *known_protocols()}:
             shown, rest = _without_secrets(path), rest.rpartition("@")[2].lstrip("/")

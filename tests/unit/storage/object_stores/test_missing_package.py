@@ -14,6 +14,7 @@ def test_s3_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     registry = pytest.importorskip("fsspec.registry")
     for protocol in ("s3", "s3a"):
         monkeypatch.delitem(registry._registry, protocol, raising=False)
-    monkeypatch.setitem(sys.modules, "s3fs", None)
+    for package in ("s3fs", "obstore"):
+        monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InvalidRequestError, match=r"pip install 'varvite\[s3\]'"):
         open_store("s3://bucket/x")
