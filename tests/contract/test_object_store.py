@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.stores.gcs_servers import GcsServer
     from tests.stores.s3_servers import S3Server
 
 KEYS = open_keyring("environment", {KEY_VARIABLE: "ab" * 32})
@@ -66,11 +67,15 @@ def encrypted(inner: ObjectStore) -> ObjectStore:
             pytest.param(kind, marks=pytest.mark.s3)
             for kind in (*_ENGINES, "prefixed ceph", "encrypted moto")  # the last two with the default engine
         ),
+        pytest.param("gcs", marks=pytest.mark.gcs),
     ]
 )
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     """Every implementation."""
     kind = str(request.param)
+    if kind == "gcs":
+        google: GcsServer = request.getfixturevalue("gcs_server")
+        return Subject(RemoteStore(google.new_location(), google.storage_options()), 1005, google.storage_options())
     server: S3Server | None = None
     if kind.endswith("memory"):
         inner: ObjectStore = MemoryStore()

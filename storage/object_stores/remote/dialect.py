@@ -6,18 +6,27 @@ module has the dialect of a filesystem of which nothing else is known.
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import inspect
+import os
 import posixpath
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.contract import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
+
+
+OF_ALL_FILESYSTEMS: Final = frozenset(
+    {"batch_size", "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache"}
+)
+"""The options that each filesystem of fsspec takes."""
 
 
 class Filesystem(Protocol):
@@ -157,6 +166,31 @@ class FsspecDialect:
 
     def download(self, client: Filesystem, path: str, target: Path) -> None:
         client.get_file(path, str(target), **self.get_file_options)
+
+
+def parameters_of(function: Any) -> set[str]:
+    """The names of the options that a function takes."""
+    return {*inspect.signature(function).parameters} - {"self", "kwargs"}
+
+
+def check_names(names: Iterable[str], allowed: Collection[str], where: str) -> None:
+    """Raises `InvalidRequestError` for an option that does not exist, with the nearest one that does."""
+    for name in names:
+        if name not in allowed:
+            close = difflib.get_close_matches(name, sorted(allowed), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(allowed))}"
+            raise InvalidRequestError(f"{name!r} is no storage option {where}{hint}")
+
+
+def only_in_this_process(close: Callable[..., None]) -> Callable[..., None]:
+    """Wrap `close` to do nothing in a forked child, where it would close the parent's connections."""
+    owner = os.getpid()
+
+    def close_if_owner(*arguments: Any) -> None:
+        if os.getpid() == owner:
+            close(*arguments)
+
+    return close_if_owner
 
 
 class GenericDialect(FsspecDialect):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.remote.dialect import GenericDialect
+from varvite.storage.object_stores.remote.gcs import GCS_PROTOCOLS, GcsDialect
 from varvite.storage.object_stores.remote.obstore_s3 import ObstoreDialect
 from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS, S3Dialect
 from varvite.storage.object_stores.remote.s3_options import ObstoreOptions, Surroundings, translate
@@ -37,6 +38,8 @@ def dialect_of(url: str, storage_options: Mapping[str, Any], *, exclusive_create
     Raises `InvalidRequestError` if there is none, its package is missing, or it takes no such options.
     """
     protocol = url.partition("://")[0]
+    if protocol in GCS_PROTOCOLS:
+        return GcsDialect(_gcs_class(protocol), url, storage_options)
     if protocol not in S3_PROTOCOLS:
         return GenericDialect(_filesystem_class(protocol), url, storage_options, exclusive_create=exclusive_create)
     chosen = _choose(url, storage_options)
@@ -47,7 +50,10 @@ def dialect_of(url: str, storage_options: Mapping[str, Any], *, exclusive_create
 
 def packages_of(url: str, storage_options: Mapping[str, Any]) -> tuple[str, ...]:
     """The packages to import ahead for a URL, in a process that will fork and itself makes no request."""
-    if url.partition("://")[0] not in S3_PROTOCOLS:
+    protocol = url.partition("://")[0]
+    if protocol in GCS_PROTOCOLS:
+        return (GcsDialect.library,)
+    if protocol not in S3_PROTOCOLS:
         return ()
     return (OBSTORE if isinstance(_choose(url, storage_options), ObstoreOptions) else S3FS,)
 
@@ -114,3 +120,13 @@ def _filesystem_class(protocol: str) -> Any:
     except (ImportError, ValueError) as error:
         advice = _INSTALL if protocol in S3_PROTOCOLS else "install that package, or correct the URL"
         raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; {advice}") from error
+
+
+def _gcs_class(protocol: str) -> Any:
+    # Not the class of the registry: it asks Google's control service by gRPC for the kind of each bucket, and waits for
+    # 60 s where there is none.
+    try:
+        core: Any = importlib.import_module("gcsfs.core")
+    except ImportError as error:
+        raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; pip install 'varvite[gcs]'") from error
+    return core.GCSFileSystem

@@ -28,9 +28,17 @@ if TYPE_CHECKING:
     from varvite.storage.errors import VarviteError
 
 _CREDENTIALS: Final = frozenset(
-    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
+    {
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "ExpiredToken",
+        "InvalidToken",
+        "TokenRefreshRequired",
+        "authError",
+        "required",
+    }
 )
-"""Codes of S3: key, secret or token are wrong."""
+"""Codes of S3 and of Google: key, secret or token are wrong."""
 _NO_CREDENTIALS: Final = frozenset(
     {
         "NoCredentialsError",
@@ -38,9 +46,11 @@ _NO_CREDENTIALS: Final = frozenset(
         "CredentialRetrievalError",
         "ProfileNotFound",
         "TokenRetrievalError",
+        "DefaultCredentialsError",
+        "RefreshError",
     }
 )
-"""Exceptions of botocore: no credentials, or they cannot be obtained."""
+"""Exceptions of botocore and google-auth: no credentials, or they cannot be obtained."""
 _WRONG_CALL: Final = frozenset({"ParamValidationError", "ImportError", "ValueError", "InvalidRegionError"})
 """Exceptions of botocore and Python about options or arguments; no request was sent."""
 _NOT_SUPPORTED: Final = frozenset({"NotImplementedError", "NotSupportedError"})
@@ -48,7 +58,7 @@ _WRONG_REGION: Final = frozenset(
     {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 )
 """Codes of S3: the bucket is in another region or at another endpoint."""
-_TRANSIENT_400: Final = frozenset(
+_TRANSIENT: Final = frozenset(
     {
         "RequestTimeout",
         "IncompleteBody",
@@ -66,9 +76,12 @@ _TRANSIENT_400: Final = frozenset(
         "TooManyRequestsException",
         "KMS.ThrottlingException",
         "IDPCommunicationError",
+        # Google's, with status 403, too.
+        "rateLimitExceeded",
+        "userRateLimitExceeded",
     }
 )
-"""Codes of answers with status 400 that a retry cures: the body was damaged on its way, or throttling."""
+"""Codes of answers with status 400 or 403 that a retry cures: the body was damaged on its way, or throttling."""
 _FULL: Final = frozenset(
     {
         "QuotaExceeded",  # Ceph, as 403
@@ -88,7 +101,17 @@ NO_SUCH_OBJECT: Final = "NoSuchKey"
 _DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 _FAILED_STATUS: Final = range(400, 600)
 _TRANSPORT: Final = frozenset(
-    {"OSError", "TimeoutError", "EOFError", "BotoCoreError", "ClientError", "HttpError", "AzureError", "BaseError"}
+    {
+        "OSError",
+        "TimeoutError",
+        "EOFError",
+        "BotoCoreError",
+        "ClientError",
+        "HttpError",
+        "GcsError",
+        "AzureError",
+        "BaseError",
+    }
 )
 """Base classes of the exceptions of botocore, gcsfs, adlfs, obstore and the network."""
 _OBSTORE_STATUS: Final = re.compile(r"Server returned non-2xx status code: (\d{3})")
@@ -256,7 +279,8 @@ def _advice(facts: Failure) -> str | None:
             "the clock of this machine differs too much from the storage's; synchronise it",
         ),
         (
-            facts.status in (401, 403) or (silent and "PermissionError" in facts.kinds),
+            (facts.status in (401, 403) and facts.code not in _TRANSIENT)
+            or (silent and "PermissionError" in facts.kinds),
             "the credentials do not permit this; grant list, read, write and delete on the location",
         ),
         (
@@ -264,7 +288,7 @@ def _advice(facts: Failure) -> str | None:
             "the storage cannot do this; choose a storage with conditional writes",
         ),
         (
-            facts.status in (400, 411, 413, 414) and facts.code not in _TRANSIENT_400,
+            facts.status in (400, 411, 413, 414) and facts.code not in _TRANSIENT,
             "the storage refuses the request as wrong; correct URL and storage options",
         ),
         (

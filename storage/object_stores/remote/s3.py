@@ -8,20 +8,24 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import inspect
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from varvite.storage.errors import InvalidRequestError, MayHaveHappenedError
 from varvite.storage.object_stores.contract import ObjectMeta
-from varvite.storage.object_stores.remote.dialect import FsspecDialect, Page
+from varvite.storage.object_stores.remote.dialect import (
+    OF_ALL_FILESYSTEMS,
+    FsspecDialect,
+    Page,
+    check_names,
+    only_in_this_process,
+    parameters_of,
+)
 from varvite.storage.object_stores.remote.errors import DELETE_DENIED, NO_SUCH_OBJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from varvite.storage.errors import VarviteError
     from varvite.storage.object_stores.remote.dialect import Filesystem
@@ -38,9 +42,6 @@ _CONFIG: Final[Mapping[str, Any]] = {
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
 }
-_OF_ALL_FILESYSTEMS: Final = frozenset(
-    {"batch_size", "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache"}
-)
 _MAPPINGS: Final = ("client_kwargs", "config_kwargs", "s3_additional_kwargs")
 DIRECTORY_BUCKET: Final = "--x-s3"
 """The suffix of bucket names of S3 Express. Such buckets refuse StartAfter, and a prefix that does not end with "/"."""
@@ -54,7 +55,7 @@ class _S3Filesystem(Protocol):
     """The part of `s3fs.S3FileSystem` beyond `Filesystem` that is used, with types."""
 
     retries: int
-    close_session: Callable[[Any, Any], None]
+    close_session: Callable[..., None]
 
     def call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
 
@@ -69,29 +70,18 @@ def check_options(kind: Any, options: Mapping[str, Any]) -> None:
     Raises `InvalidRequestError`. s3fs itself would fail at its first request, with an error about an internal call.
     """
     session: Any = importlib.import_module("aiobotocore.session").AioSession
-    _check_names(options, _OF_ALL_FILESYSTEMS.union(*map(_parameters, (kind.__init__, session.__init__))), "of S3")
+    check_names(options, OF_ALL_FILESYSTEMS.union(*map(parameters_of, (kind.__init__, session.__init__))), "of S3")
     for name in _MAPPINGS:
         if not isinstance(options.get(name, {}), Mapping):
             raise InvalidRequestError(f'the storage option {name} is no JSON object; write it like {{"name": value}}')
     client: Any = importlib.import_module("botocore.session").Session.create_client
-    _check_names(options.get("client_kwargs", {}), _parameters(client) - {"service_name", "config"}, "in client_kwargs")
+    names = parameters_of(client) - {"service_name", "config"}
+    check_names(options.get("client_kwargs", {}), names, "in client_kwargs")
     config: Any = importlib.import_module("aiobotocore.config").AioConfig
     try:
         config(**{**_CONFIG, **options.get("config_kwargs", {})})
     except Exception as error:
         raise InvalidRequestError(f"the storage option config_kwargs cannot be used: {error}; correct it") from error
-
-
-def _parameters(function: Any) -> set[str]:
-    return {*inspect.signature(function).parameters} - {"self", "kwargs"}
-
-
-def _check_names(names: Iterable[str], allowed: Collection[str], where: str) -> None:
-    for name in names:
-        if name not in allowed:
-            close = difflib.get_close_matches(name, sorted(allowed), 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(allowed))}"
-            raise InvalidRequestError(f"{name!r} is no storage option {where}{hint}")
 
 
 class S3Dialect(FsspecDialect):
@@ -112,7 +102,7 @@ class S3Dialect(FsspecDialect):
         fs = super().open()
         s3 = _s3(fs)
         s3.retries = 1
-        s3.close_session = _only_in_this_process(s3.close_session)
+        s3.close_session = only_in_this_process(s3.close_session)
         return fs
 
     def options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,14 +159,3 @@ def not_deleted(bucket: str, refused: Sequence[Mapping[str, str]], count: int) -
         f"({first.get('Message')}); {advice}",
         object_name=f"{bucket}/{first.get('Key')}",
     )
-
-
-def _only_in_this_process(close: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Wrap `close` to do nothing in a forked child, where it would close the parent's connections."""
-    owner = os.getpid()
-
-    def close_if_owner(loop: Any, creator: Any) -> None:
-        if os.getpid() == owner:
-            close(loop, creator)
-
-    return close_if_owner

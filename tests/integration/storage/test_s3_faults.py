@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import queue
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +13,7 @@ from benchmarks.harness.ceph import free_port
 from benchmarks.harness.s3_proxy import S3Proxy
 from tests.jobs.committing_job import CommittingJob
 from tests.jobs.materializer_world import IDLE
+from tests.stores.forking import FORKING, run_forking
 from tests.stores.lossy_proxy import BUSY, Answer, Fault, LossyProxy
 from tests.workers.state_worker_setup import eventually
 from varvite.storage.clock import SystemClock, SystemTokens
@@ -34,6 +30,7 @@ from varvite.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.stores.s3_servers import S3Server
 
@@ -263,28 +260,6 @@ def test_an_unreachable_endpoint_is_retryable_and_says_where(moto_server: S3Serv
         store.put_if_absent("a", b"")
 
 
-FORKING = """
-import json, os, sys
-from varvite.storage.object_stores.remote.store import RemoteStore
-store = RemoteStore(sys.argv[1], json.loads(sys.argv[2]))
-store.put("parent/before", b"x")                       # the parent's threads and connections exist at the fork
-child = os.fork()
-if child == 0:
-    assert store.get("parent/before") == b"x"
-    assert store.put_if_absent("child", b"y")
-    grandchild = os.fork()
-    if grandchild == 0:
-        assert store.get("child") == b"y"
-        os._exit(0)
-    assert os.waitpid(grandchild, 0)[1] == 0
-    sys.exit(0)                                        # with everything Python does at exit
-assert os.waitpid(child, 0)[1] == 0
-assert store.get("child") == b"y"                      # the parent's connections are still its own
-store.put("parent/after", b"z")
-print([meta.name for meta in store.list("")])
-"""
-
-
 REFUSED_AFTER_A_FORK = """
 import json, os, sys
 from varvite.storage.errors import InvalidRequestError
@@ -323,17 +298,9 @@ print([meta.name for meta in store.list("")])
 def test_a_forked_child_uses_the_store_or_is_told_not_to_and_its_parent_uses_it(server: S3Server) -> None:
     """Every request of obstore in a child of a process that has made one hangs for ever."""
     # Once a child's exit took the parent's connection out of the shared epoll: a stall until the read timeout.
-    options = json.dumps(server.storage_options(config_kwargs={"read_timeout": LONG_S}))
+    options = server.storage_options(config_kwargs={"read_timeout": LONG_S})
     program = FORKING if server.engine == "s3fs" else REFUSED_AFTER_A_FORK
-    source = Path(__file__).resolve().parents[3] / "src"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program, server.new_location(), options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(source), *sys.path])},
-        capture_output=True,
-        text=True,
-        timeout=LONG_S / 3,
-        check=False,
-    )
+    done = run_forking(program, server.new_location(), options)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "['child', 'parent/after', 'parent/before']"
     assert done.stderr == ""

@@ -18,3 +18,11 @@ def test_s3_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InvalidRequestError, match=r"pip install 'varvite\[s3\]'"):
         open_store("s3://bucket/x")
+
+
+def test_google_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("gcsfs", "gcsfs.core"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for protocol in ("gs", "gcs"):
+        with pytest.raises(InvalidRequestError, match=r"pip install 'varvite\[gcs\]'"):
+            open_store(f"{protocol}://bucket/x")

@@ -71,7 +71,7 @@ def test_an_engine_that_is_chosen_is_not_replaced(install: Callable[..., None]) 
         chosen({**PLAIN, "engine": "boto"})
 
 
-def test_other_filesystems_have_no_engine_and_nothing_to_import_ahead() -> None:
+def test_other_filesystems_have_no_engine() -> None:
+    assert packages_of("gs://bucket/a", {}) == ("gcsfs",)
     assert packages_of("file:///a", {}) == ()
-    assert packages_of("gs://bucket/a", {}) == ()
     assert dialect_of("local:///a", {}, exclusive_create=False).library == "fsspec"
