@@ -40,7 +40,7 @@ DIRECTORY: Final = "varvite-environment"
 _COMPRESS_LEVEL: Final = 4
 _ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _SKIPPED_SUFFIXES: Final = frozenset({".pyc", ".pyi", ".h", ".hpp", ".pxd", ".pyx", ".a"})
-_STORAGE_CLIENTS: Final = ("gcsfs", "obstore", "s3fs")
+_STORAGE_CLIENTS: Final = ("adlfs", "gcsfs", "obstore", "s3fs")
 """Packages of extras that are packed if they are installed."""
 
 

@@ -12,6 +12,7 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.object_stores.memory import shared_memory_store
 from varvite.storage.object_stores.prefixed import substore
+from varvite.storage.object_stores.remote.azure import AZURE_PROTOCOLS
 from varvite.storage.object_stores.remote.gcs import GCS_PROTOCOLS
 from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 _SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):(.*)", re.DOTALL | re.IGNORECASE)
-_SUGGESTED: Final = ("file", "s3", "s3a", "gs", "gcs", "memory")
+_SUGGESTED: Final = ("file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
 _ALIASES: Final[Mapping[str, str]] = {
     "s3n": "s3",
     "minio": "s3",
@@ -56,8 +57,8 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
 
     Args:
         url: A path, `file:///path` (taken as it stands, `%20` is not a space), `s3://bucket/path`,
-            `gs://bucket/path`, `memory://name` (one store per name in this process, for tests), or any other URL of
-            fsspec.
+            `gs://bucket/path`, `abfss://container@account.dfs.core.windows.net/path`, `memory://name` (one store per
+            name in this process, for tests), or any other URL of fsspec.
         storage_options: fsspec's options for the URL's filesystem. `exclusive_create=True` vouches that
             `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic. `engine` is the client of S3:
             `obstore`, or `s3fs`; by default the first that is installed and supports the other options.
@@ -92,7 +93,7 @@ def open_like(store: ObjectStore, url: str) -> ObjectStore:
 
 def _kind(url: str) -> str:
     scheme = url.partition(":")[0].lower()
-    return next((names[0] for names in (S3_PROTOCOLS, GCS_PROTOCOLS) if scheme in names), scheme)
+    return next((names[0] for names in (S3_PROTOCOLS, GCS_PROTOCOLS, AZURE_PROTOCOLS) if scheme in names), scheme)
 
 
 def _open_remote(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
@@ -106,8 +107,8 @@ def _open_remote(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
         suggestion = f"did you mean {_ALIASES.get(close[0], close[0])}://? " if close else ""
         raise InvalidRequestError(
             f"{scheme}:// is no known kind of storage; {suggestion}supported are paths and file:// of a local or "
-            "shared filesystem, s3:// and gs://. Another filesystem of fsspec is possible if its put-if-absent is "
-            "atomic, which the storage option exclusive_create=True vouches"
+            "shared filesystem, s3://, gs:// and abfss://. Another filesystem of fsspec is possible if its "
+            "put-if-absent is atomic, which the storage option exclusive_create=True vouches"
         )
     exclusive_create = bool(options.pop("exclusive_create", False))
     return RemoteStore(url, options, exclusive_create=exclusive_create)

@@ -19,12 +19,14 @@ from varvite.storage.object_stores.open import open_store
 from varvite.storage.object_stores.prefixed import substore
 from varvite.storage.object_stores.remote.store import RemoteStore
 from varvite.testing.contracts import ObjectStoreContract
+from varvite.testing.contracts.object_store import ODD_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.stores.gcs_servers import GcsServer
+    from tests.stores.clouds.azure_server import AzureServer
+    from tests.stores.clouds.gcs_servers import GcsServer
     from tests.stores.s3_servers import S3Server
 
 KEYS = open_keyring("environment", {KEY_VARIABLE: "ab" * 32})
@@ -68,14 +70,15 @@ def encrypted(inner: ObjectStore) -> ObjectStore:
             for kind in (*_ENGINES, "prefixed ceph", "encrypted moto")  # the last two with the default engine
         ),
         pytest.param("gcs", marks=pytest.mark.gcs),
+        pytest.param("azure", marks=pytest.mark.azure),
     ]
 )
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     """Every implementation."""
     kind = str(request.param)
-    if kind == "gcs":
-        google: GcsServer = request.getfixturevalue("gcs_server")
-        return Subject(RemoteStore(google.new_location(), google.storage_options()), 1005, google.storage_options())
+    if kind in {"gcs", "azure"}:
+        cloud: GcsServer | AzureServer = request.getfixturevalue(f"{kind}_server")
+        return Subject(RemoteStore(cloud.new_location(), cloud.storage_options()), 405, cloud.storage_options())
     server: S3Server | None = None
     if kind.endswith("memory"):
         inner: ObjectStore = MemoryStore()
@@ -112,6 +115,11 @@ class TestObjectStore(ObjectStoreContract):
     @pytest.fixture
     def reopen(self, subject: Subject) -> Callable[[str], ObjectStore]:
         return lambda url: subject.as_stored(open_store(url, subject.options))
+
+    @pytest.fixture
+    def odd_names(self, subject: Subject) -> tuple[str, ...]:
+        is_azure = subject.store.url.startswith("az://")  # it refuses a backslash (tests/integration/storage)
+        return tuple(name for name in ODD_NAMES if not is_azure or "\\" not in name)
 
     @pytest.fixture
     def secrets(self, subject: Subject) -> tuple[str, ...]:

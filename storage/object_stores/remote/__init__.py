@@ -1,9 +1,10 @@
-"""The store on a remote URL: S3 through obstore or s3fs, Google Cloud Storage, and any filesystem of fsspec.
+"""The store on a remote URL: S3 through obstore or s3fs, Google Cloud Storage, Azure, and any of fsspec.
 
 Invariants: I1 (the storage's own durability), I10 (retries, request sizes and timeouts are bounded).
 
 | module | owns |
 |---|---|
+| `azure` | the dialect of Azure Blob Storage through adlfs |
 | `dialect` | the differences between client libraries, and the dialect of any fsspec filesystem |
 | `engine` | the choice of the client library for a URL |
 | `errors` | the meaning of a client's exception: all error codes and exception names |

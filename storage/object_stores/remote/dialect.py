@@ -75,6 +75,8 @@ class Dialect(Protocol):
     """The path of the store's root."""
     delete_max: int
     """The largest number of objects that one call of `delete` deletes."""
+    changed_in_names: str
+    """Characters that the storage replaces in names, so that names with them are refused."""
 
     def open(self) -> Any:
         """Make a client; connects to nothing.
@@ -126,6 +128,7 @@ class FsspecDialect:
     library = "fsspec"
     survives_fork = True
     delete_max = 100
+    changed_in_names = ""
     read_options: Mapping[str, Any] = {}
     """Options that make `cat_file` one request."""
     put_file_options: Mapping[str, Any] = {}

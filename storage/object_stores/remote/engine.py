@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.remote.azure import AZURE_PROTOCOLS, AzureDialect
 from varvite.storage.object_stores.remote.dialect import GenericDialect
 from varvite.storage.object_stores.remote.gcs import GCS_PROTOCOLS, GcsDialect
 from varvite.storage.object_stores.remote.obstore_s3 import ObstoreDialect
@@ -23,7 +24,7 @@ from varvite.storage.object_stores.remote.s3_options import ObstoreOptions, Surr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from varvite.storage.object_stores.remote.dialect import Dialect
+from varvite.storage.object_stores.remote.dialect import Dialect
 
 _log: Final = logging.getLogger(__name__)
 ENGINE: Final = "engine"
@@ -39,7 +40,9 @@ def dialect_of(url: str, storage_options: Mapping[str, Any], *, exclusive_create
     """
     protocol = url.partition("://")[0]
     if protocol in GCS_PROTOCOLS:
-        return GcsDialect(_gcs_class(protocol), url, storage_options)
+        return GcsDialect(_class_in("gcsfs.core", "GCSFileSystem", protocol, "gcs"), url, storage_options)
+    if protocol in AZURE_PROTOCOLS:
+        return AzureDialect(_class_in("adlfs", "AzureBlobFileSystem", protocol, "azure"), url, storage_options)
     if protocol not in S3_PROTOCOLS:
         return GenericDialect(_filesystem_class(protocol), url, storage_options, exclusive_create=exclusive_create)
     chosen = _choose(url, storage_options)
@@ -53,6 +56,8 @@ def packages_of(url: str, storage_options: Mapping[str, Any]) -> tuple[str, ...]
     protocol = url.partition("://")[0]
     if protocol in GCS_PROTOCOLS:
         return (GcsDialect.library,)
+    if protocol in AZURE_PROTOCOLS:
+        return (AzureDialect.library,)
     if protocol not in S3_PROTOCOLS:
         return ()
     return (OBSTORE if isinstance(_choose(url, storage_options), ObstoreOptions) else S3FS,)
@@ -122,11 +127,13 @@ def _filesystem_class(protocol: str) -> Any:
         raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; {advice}") from error
 
 
-def _gcs_class(protocol: str) -> Any:
-    # Not the class of the registry: it asks Google's control service by gRPC for the kind of each bucket, and waits for
-    # 60 s where there is none.
+def _class_in(module: str, name: str, protocol: str, extra: str) -> Any:
+    """The class of filesystems in a module, of the package of an extra.
+
+    Not that of fsspec's registry: gcsfs's there asks Google's control service by gRPC for the kind of each bucket, and
+    waits for 60 s where there is none.
+    """
     try:
-        core: Any = importlib.import_module("gcsfs.core")
+        return getattr(importlib.import_module(module), name)
     except ImportError as error:
-        raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; pip install 'varvite[gcs]'") from error
-    return core.GCSFileSystem
+        raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; pip install 'varvite[{extra}]'") from error

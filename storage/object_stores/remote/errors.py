@@ -36,9 +36,11 @@ _CREDENTIALS: Final = frozenset(
         "TokenRefreshRequired",
         "authError",
         "required",
+        "AuthenticationFailed",
+        "InvalidAuthenticationInfo",
     }
 )
-"""Codes of S3 and of Google: key, secret or token are wrong."""
+"""Codes of S3, Google and Azure: key, secret or token are wrong."""
 _NO_CREDENTIALS: Final = frozenset(
     {
         "NoCredentialsError",
@@ -53,6 +55,8 @@ _NO_CREDENTIALS: Final = frozenset(
 """Exceptions of botocore and google-auth: no credentials, or they cannot be obtained."""
 _WRONG_CALL: Final = frozenset({"ParamValidationError", "ImportError", "ValueError", "InvalidRegionError"})
 """Exceptions of botocore and Python about options or arguments; no request was sent."""
+NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound"})
+"""Codes of a bucket, or container, that does not exist."""
 _NOT_SUPPORTED: Final = frozenset({"NotImplementedError", "NotSupportedError"})
 _WRONG_REGION: Final = frozenset(
     {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
@@ -180,9 +184,14 @@ def failure(error: BaseException) -> Failure:
     return Failure(
         kinds=frozenset(cls.__name__ for cls in type(error).__mro__),
         status=status,
-        code=str(response.get("Error", {}).get("Code", "")),
+        code=str(response.get("Error", {}).get("Code") or _code_of_azure(error)),
         text=f"{type(error).__name__}: {error.__cause__ or error}",
     )
+
+
+def _code_of_azure(error: BaseException) -> str:
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code) or "")
 
 
 def _failure_of_obstore(error: BaseException) -> Failure:
@@ -269,7 +278,7 @@ def _advice(facts: Failure) -> str | None:
             not facts.kinds.isdisjoint(_NO_CREDENTIALS),
             "there are no usable credentials; give key and secret in the storage options or the environment",
         ),
-        (facts.code == "NoSuchBucket", "the bucket does not exist; create it or correct the URL"),
+        (facts.code in NO_BUCKET, "the bucket does not exist; create it or correct the URL"),
         (
             facts.code in _WRONG_REGION or facts.status in (301, 307),
             "the bucket is in another region or at another endpoint; correct region and endpoint_url",

@@ -53,6 +53,7 @@ class ObstoreDialect:
 
     library = "obstore"
     survives_fork = False
+    changed_in_names = ""
     delete_max = 1000
 
     def __init__(self, url: str, options: ObstoreOptions) -> None:

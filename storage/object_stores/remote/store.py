@@ -15,6 +15,7 @@ from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.contract import check_range, truncated
 from varvite.storage.object_stores.local.files import check_source, complete_or_absent
 from varvite.storage.object_stores.names import check_name, check_prefix
+from varvite.storage.object_stores.remote.azure import AZURE_PROTOCOLS
 from varvite.storage.object_stores.remote.engine import dialect_of
 from varvite.storage.object_stores.remote.errors import explain, failure
 from varvite.storage.object_stores.remote.process_clients import ProcessClients
@@ -199,6 +200,12 @@ class RemoteStore:
         return False
 
     def _path(self, name: str) -> str:
+        for character in self._dialect.changed_in_names:
+            if character in name:
+                raise InvalidRequestError(
+                    f"{name!r} cannot be an object name in {self.url}, which replaces {character!r}; correct the name",
+                    object_name=name,
+                )
         return self._full(check_name(name))
 
     def _full(self, name: str) -> str:
@@ -242,7 +249,9 @@ def _split(url: str) -> tuple[str, str]:
     path = path.strip("/") if protocol in S3_PROTOCOLS else path.rstrip("/")
     if not separator or not protocol or not path or "::" in url:
         raise InvalidRequestError(f"{_without_secrets(url)!r} is not a storage URL; give <protocol>://<path>")
-    if "@" in path.split("/", 1)[0] or "?" in path:
+    host = path.split("/", 1)[0]
+    names_account = protocol in AZURE_PROTOCOLS and ":" not in host  # container@account.dfs.core.windows.net
+    if ("@" in host and not names_account) or "?" in path:
         raise InvalidRequestError(f"{_without_secrets(url)!r} has credentials or a query; give them as storage options")
     return protocol, path
 

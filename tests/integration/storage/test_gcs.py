@@ -7,10 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from multidict import CIMultiDict
 
 from benchmarks.harness.ceph import free_port
-from benchmarks.harness.s3_proxy import Reply, Request, S3Proxy
+from tests.stores.clouds.answering_proxy import AnsweringProxy
 from tests.stores.forking import FORKING, run_forking
 from tests.stores.manual_clock import ManualClock
 from varvite.storage.clock import SystemClock, SystemTokens
@@ -24,36 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.stores.gcs_servers import GcsServer
+    from tests.stores.clouds.gcs_servers import GcsServer
 
 pytestmark = pytest.mark.gcs
 MINE = "a" * 32
-
-
-class AnsweringProxy(S3Proxy):
-    """Gives one answer in place of the server's, to the next requests of a method."""
-
-    def __init__(self, upstream_url: str) -> None:
-        super().__init__(upstream_url)
-        self.seen: list[str] = []
-        self.answers: list[tuple[str, int, str, bool]] = []
-        """Method, status, reason, and if the server does it nevertheless."""
-
-    async def exchange(self, request: Request) -> Reply | None:
-        self.seen.append(request.method)
-        planned = next((answer for answer in self.answers if answer[0] == request.method), None)
-        if planned is None:
-            return await self.forward(request)
-        self.answers.remove(planned)
-        _, status, reason, is_done = planned
-        if is_done:
-            reply = await self.forward(request)
-            if reply is not None:
-                await reply.whole()
-        if status == 0:
-            return None
-        body = f'{{"error": {{"errors": [{{"reason": "{reason}"}}], "code": {status}, "message": "on purpose"}}}}'
-        return Reply(status, CIMultiDict({"Content-Type": "application/json"}), body.encode())
 
 
 @pytest.fixture

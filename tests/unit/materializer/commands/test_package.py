@@ -51,7 +51,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *fakes: Fake, real: bool = True) ->
     def find(name: str) -> Any:
         if name in installed:
             return installed[name]
-        if name in {"gcsfs", "obstore", "s3fs"} or not real:
+        if name in {"adlfs", "gcsfs", "obstore", "s3fs"} or not real:
             raise PackageNotFoundError(name)
         return distribution(name)
 

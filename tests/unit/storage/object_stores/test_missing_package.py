@@ -26,3 +26,12 @@ def test_google_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPa
     for protocol in ("gs", "gcs"):
         with pytest.raises(InvalidRequestError, match=r"pip install 'varvite\[gcs\]'"):
             open_store(f"{protocol}://bucket/x")
+
+
+def test_azure_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    for protocol in ("az", "abfs", "abfss"):
+        with pytest.raises(InvalidRequestError, match=r"pip install 'varvite\[azure\]'"):
+            open_store(f"{protocol}://container/x")
+    with pytest.raises(InvalidRequestError, match=r"pip install 'varvite\[azure\]'"):
+        open_store("abfss://container@account.dfs.core.windows.net/x")

@@ -73,5 +73,6 @@ def test_an_engine_that_is_chosen_is_not_replaced(install: Callable[..., None]) 
 
 def test_other_filesystems_have_no_engine() -> None:
     assert packages_of("gs://bucket/a", {}) == ("gcsfs",)
+    assert packages_of("abfss://container@account.dfs.core.windows.net/a", {}) == ("adlfs",)
     assert packages_of("file:///a", {}) == ()
     assert dialect_of("local:///a", {}, exclusive_create=False).library == "fsspec"
