@@ -12,9 +12,7 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.object_stores.memory import shared_memory_store
 from varvite.storage.object_stores.prefixed import substore
-from varvite.storage.object_stores.remote.azure import AZURE_PROTOCOLS
-from varvite.storage.object_stores.remote.gcs import GCS_PROTOCOLS
-from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS
+from varvite.storage.object_stores.remote.protocols import AZURE_PROTOCOLS, GCS_PROTOCOLS, S3_PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

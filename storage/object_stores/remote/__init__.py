@@ -11,6 +11,7 @@ Invariants: I1 (the storage's own durability), I10 (retries, request sizes and t
 | `gcs` | the dialect of Google Cloud Storage through gcsfs |
 | `obstore_s3` | the dialect of S3 and its clones through obstore |
 | `process_clients` | the rule for clients in processes that fork |
+| `protocols` | the protocols of remote storages in URLs |
 | `s3` | the dialect of S3 and its clones through s3fs |
 | `s3_options` | the options of S3 for obstore, made from those of s3fs |
 | `store` | the store |

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
     from pathlib import Path
 
-AZURE_PROTOCOLS: Final = ("az", "abfs", "abfss")
-"""The protocols of Azure Blob Storage and ADLS Gen2 in URLs."""
 _DELETES_AT_A_TIME: Final = 8
 _PAGE: Final = 5000
 _NO_SUCH_BLOB: Final = "BlobNotFound"

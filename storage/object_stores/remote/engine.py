@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from varvite.storage.errors import InvalidRequestError
-from varvite.storage.object_stores.remote.azure import AZURE_PROTOCOLS, AzureDialect
+from varvite.storage.object_stores.remote.azure import AzureDialect
 from varvite.storage.object_stores.remote.dialect import GenericDialect
-from varvite.storage.object_stores.remote.gcs import GCS_PROTOCOLS, GcsDialect
+from varvite.storage.object_stores.remote.gcs import GcsDialect
 from varvite.storage.object_stores.remote.obstore_s3 import ObstoreDialect
-from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS, S3Dialect
+from varvite.storage.object_stores.remote.protocols import AZURE_PROTOCOLS, GCS_PROTOCOLS, S3_PROTOCOLS
+from varvite.storage.object_stores.remote.s3 import S3Dialect
 from varvite.storage.object_stores.remote.s3_options import ObstoreOptions, Surroundings, translate
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def packages_of(url: str, storage_options: Mapping[str, Any]) -> tuple[str, ...]
 
 
 def known_protocols() -> list[str]:
-    """The protocols that fsspec knows, whether or not the package that serves them is installed."""
+    """The protocols of our own dialects and of fsspec, whether or not their packages are installed."""
     registry: Any = importlib.import_module("fsspec.registry")
-    return cast("list[str]", registry.available_protocols())
+    return [*S3_PROTOCOLS, *GCS_PROTOCOLS, *AZURE_PROTOCOLS, *cast("list[str]", registry.available_protocols())]
 
 
 def _choose(url: str, storage_options: Mapping[str, Any]) -> ObstoreOptions | None:

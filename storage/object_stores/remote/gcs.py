@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from varvite.storage.clock import TokenSource
 
-GCS_PROTOCOLS: Final = ("gs", "gcs")
-"""The protocols of Google Cloud Storage in URLs."""
 _ERROR_BYTES_MAX: Final = 300
 _OBJECT: Final = "b/{}/o/{}"
 _DELETES_AT_A_TIME: Final = 8

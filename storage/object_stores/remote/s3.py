@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from varvite.storage.errors import VarviteError
     from varvite.storage.object_stores.remote.dialect import Filesystem
 
-S3_PROTOCOLS: Final = ("s3", "s3a")
-"""The protocols of S3 in URLs."""
 CONNECT_TIMEOUT_S: Final = 5
 READ_TIMEOUT_S: Final = 20
 _CONFIG: Final[Mapping[str, Any]] = {

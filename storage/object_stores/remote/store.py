@@ -15,11 +15,10 @@ from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.contract import check_range, truncated
 from varvite.storage.object_stores.local.files import check_source, complete_or_absent
 from varvite.storage.object_stores.names import check_name, check_prefix
-from varvite.storage.object_stores.remote.azure import AZURE_PROTOCOLS
 from varvite.storage.object_stores.remote.engine import dialect_of
 from varvite.storage.object_stores.remote.errors import explain, failure
 from varvite.storage.object_stores.remote.process_clients import ProcessClients
-from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS
+from varvite.storage.object_stores.remote.protocols import AZURE_PROTOCOLS, S3_PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
