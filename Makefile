@@ -176,5 +176,5 @@ bench-report: $(VENV)/.installed-bench ## Write the report of the results that t
 clean: ## Remove everything that these commands have made, .venv included
 	if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)'; fi
 	rm -rf build dist src/varvite.egg-info .hypothesis .pytest_cache .ruff_cache .import_linter_cache
-	rm -rf metastore_db spark-warehouse derby.log .kafka
+	rm -rf metastore_db spark-warehouse derby.log .kafka .azurite
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,11 +20,23 @@ from hypothesis import HealthCheck, settings
 
 from tests.short_lived_java import set_java_options
 from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
+from tests.stores.clouds.azure_server import azure_server
+from tests.stores.clouds.gcs_servers import careless_gcs_server, gcs_server
 from tests.stores.kafka_broker import kafka
 from tests.stores.postgres_server import postgres
-from tests.stores.s3_servers import ceph_cluster, ceph_server, moto_server
+from tests.stores.s3_servers import ceph_cluster, ceph_server, engine, moto_server
 
-__all__ = ["ceph_cluster", "ceph_server", "kafka", "moto_server", "postgres"]
+__all__ = [
+    "azure_server",
+    "careless_gcs_server",
+    "ceph_cluster",
+    "ceph_server",
+    "engine",
+    "gcs_server",
+    "kafka",
+    "moto_server",
+    "postgres",
+]
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 2 << 30
 

@@ -40,6 +40,8 @@ DIRECTORY: Final = "varvite-environment"
 _COMPRESS_LEVEL: Final = 4
 _ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _SKIPPED_SUFFIXES: Final = frozenset({".pyc", ".pyi", ".h", ".hpp", ".pxd", ".pyx", ".a"})
+_STORAGE_CLIENTS: Final = ("adlfs", "gcsfs", "obstore", "s3fs")
+"""Packages of extras that are packed if they are installed."""
 
 
 class Packaged(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,12 +102,13 @@ def _package(output: Path) -> Packaged:
 
 
 def needed_distributions() -> dict[str, Distribution]:
-    """The installed distributions that varvite needs, by name; with the extra `s3` if its package is installed.
+    """The installed distributions that varvite needs, by name; with clients of storages that are installed.
 
     Raises `InvalidRequestError` if one is missing.
     """
     needed: dict[str, Distribution] = {}
-    pending = [(Requirement("varvite[s3]" if _find("s3fs") else "varvite"), "varvite package")]
+    clients = [name for name in _STORAGE_CLIENTS if _find(name)]
+    pending = [(Requirement(name), "varvite package") for name in ("varvite", *clients)]
     seen: set[str] = set()
     while pending:
         requirement, user = pending.pop()

@@ -30,10 +30,11 @@ query `.option(key, value)` on its writer, both without the prefix.
 * Durations: `10 min`, `30s`, `500 ms`, or a bare number of milliseconds. Sizes: `64 mb`, or a bare number of bytes;
   1 kb is 1024 bytes.
 * `{STORAGE_OPTION_PREFIX}<name>` goes to fsspec as option `<name>` of the storage's filesystem, for example
-  `{STORAGE_OPTION_PREFIX}endpoint_url`, `{STORAGE_OPTION_PREFIX}key`, `{STORAGE_OPTION_PREFIX}secret`. `true` and
-  `false` become booleans, values in `{{...}}` or `[...]` are read as JSON, all others stay text. varvite never
-  prints them. Spark's own web page shows the session's configuration; it hides only keys that match
-  `spark.redaction.regex`. So pass secrets in code, in environment variables or as roles of the machine.
+  `{STORAGE_OPTION_PREFIX}endpoint_url`, `{STORAGE_OPTION_PREFIX}key`, `{STORAGE_OPTION_PREFIX}secret`.
+  `{STORAGE_OPTION_PREFIX}engine` chooses the client of S3. `true` and `false` become booleans, values in `{{...}}` or
+  `[...]` are read as JSON, all others stay text. varvite never prints them. Spark's own web page shows the session's
+  configuration; it hides only keys that match `spark.redaction.regex`. So pass secrets in code, in environment
+  variables or as roles of the machine.
 """
 
 

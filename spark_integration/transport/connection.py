@@ -37,6 +37,7 @@ from varvite.spark_integration.transport.wire import (
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import DidNotHappenError
 from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.remote.engine import packages_of
 
 if TYPE_CHECKING:
     import socket
@@ -177,7 +178,7 @@ class WorkerConnector:
             worker=worker,
             partition=opening.task.partition,
             factory=self._launch.factory,
-            preload=_preload(operator.storage_url),
+            preload=packages_of(operator.storage_url, operator.storage_options),
         )
         self._ask_parent(request)
         return connect(self._home, worker_socket(worker))
@@ -245,8 +246,3 @@ class WorkerConnector:
                 start_new_session=True,
                 check=True,
             )
-
-
-def _preload(storage_url: str) -> tuple[str, ...]:
-    """Modules that reading this storage needs and that take long to import."""
-    return ("s3fs",) if storage_url.startswith(("s3://", "s3a://")) else ()

@@ -14,6 +14,6 @@ memory).
 | `open` | the store at a URL |
 | `prefixed` | the objects below a prefix as a store |
 | `prepared_object` | an object that is encoded once and sent several times |
-| `remote` | the store on any fsspec URL, above all S3 |
+| `remote` | the store on a remote URL: S3, Google Cloud Storage, Azure, and any filesystem of fsspec |
 | `whole_objects` | base of stores that read and write whole objects only |
 """

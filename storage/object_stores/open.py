@@ -12,7 +12,7 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.object_stores.memory import shared_memory_store
 from varvite.storage.object_stores.prefixed import substore
-from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS
+from varvite.storage.object_stores.remote.protocols import AZURE_PROTOCOLS, GCS_PROTOCOLS, S3_PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,15 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 _SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):(.*)", re.DOTALL | re.IGNORECASE)
-_SUGGESTED: Final = ("file", "s3", "s3a", "memory")
-_ALIASES: Final[Mapping[str, str]] = {"s3n": "s3", "minio": "s3", "aws": "s3", "local": "file", "mem": "memory"}
+_SUGGESTED: Final = ("file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
+_ALIASES: Final[Mapping[str, str]] = {
+    "s3n": "s3",
+    "minio": "s3",
+    "aws": "s3",
+    "google": "gs",
+    "local": "file",
+    "mem": "memory",
+}
 
 
 def local_directory(url: str) -> Path | None:
@@ -47,10 +54,12 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
     """The store at a URL; nothing is read or written yet.
 
     Args:
-        url: A path, `file:///path` (taken as it stands, `%20` is not a space), `s3://bucket/path`, `memory://name`
-            (one store per name in this process, for tests), or any other fsspec URL.
+        url: A path, `file:///path` (taken as it stands, `%20` is not a space), `s3://bucket/path`,
+            `gs://bucket/path`, `abfss://container@account.dfs.core.windows.net/path`, `memory://name` (one store per
+            name in this process, for tests), or any other URL of fsspec.
         storage_options: fsspec's options for the URL's filesystem. `exclusive_create=True` vouches that
-            `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic.
+            `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic. `engine` is the client of S3:
+            `obstore`, or `s3fs`; by default the first that is installed and supports the other options.
 
     Raises `InvalidRequestError` if the URL or the options cannot be right.
     """
@@ -71,7 +80,7 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
         _refuse_options(url, storage_options)
         name, _, prefix = rest.removeprefix("//").strip("/").partition("/")
         return substore(shared_memory_store(name), prefix)
-    return _open_fsspec(f"{scheme}:{rest}", scheme, dict(storage_options or {}))
+    return _open_remote(f"{scheme}:{rest}", scheme, dict(storage_options or {}))
 
 
 def open_like(store: ObjectStore, url: str) -> ObjectStore:
@@ -82,12 +91,13 @@ def open_like(store: ObjectStore, url: str) -> ObjectStore:
 
 def _kind(url: str) -> str:
     scheme = url.partition(":")[0].lower()
-    return S3_PROTOCOLS[0] if scheme in S3_PROTOCOLS else scheme
+    return next((names[0] for names in (S3_PROTOCOLS, GCS_PROTOCOLS, AZURE_PROTOCOLS) if scheme in names), scheme)
 
 
-def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
+def _open_remote(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
     # Imported here: workers with a local store need neither fsspec nor what it loads.
-    from varvite.storage.object_stores.remote.store import FsspecStore, known_protocols
+    from varvite.storage.object_stores.remote.engine import known_protocols
+    from varvite.storage.object_stores.remote.store import RemoteStore
 
     protocols = known_protocols()
     if scheme not in protocols:
@@ -95,11 +105,11 @@ def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
         suggestion = f"did you mean {_ALIASES.get(close[0], close[0])}://? " if close else ""
         raise InvalidRequestError(
             f"{scheme}:// is no known kind of storage; {suggestion}supported are paths and file:// of a local or "
-            "shared filesystem, and s3://. Another filesystem of fsspec is possible if its put-if-absent is atomic, "
-            "which the storage option exclusive_create=True vouches"
+            "shared filesystem, s3://, gs:// and abfss://. Another filesystem of fsspec is possible if its "
+            "put-if-absent is atomic, which the storage option exclusive_create=True vouches"
         )
     exclusive_create = bool(options.pop("exclusive_create", False))
-    return FsspecStore(url, options, exclusive_create=exclusive_create)
+    return RemoteStore(url, options, exclusive_create=exclusive_create)
 
 
 def _local_path(url: str, rest: str) -> str:
@@ -125,8 +135,8 @@ def _refuse_almost_url(path: str) -> None:
     """Raises `InvalidRequestError` for a path like `s3:/bucket/x`: a URL that lacks a slash, not an empty directory."""
     scheme, colon, rest = path.partition(":")
     if colon and "/" not in scheme and len(scheme) > 1:
-        # Imported here as in `_open_fsspec`.
-        from varvite.storage.object_stores.remote.store import known_protocols
+        # Imported here as in `_open_remote`.
+        from varvite.storage.object_stores.remote.engine import known_protocols
 
         if scheme.lower() in {*_SUGGESTED, *_ALIASES, *known_protocols()}:
             shown, rest = _without_secrets(path), rest.rpartition("@")[2].lstrip("/")

@@ -34,11 +34,14 @@ class S3Server:
     endpoint_url: str
     key: str
     secret: str
+    engine: str = ""
+    """The client of stores: obstore or s3fs; "": the default one."""
 
     def storage_options(self, **changed: Any) -> dict[str, Any]:
         """fsspec's options for this server."""
         options = {"key": self.key, "secret": self.secret, "endpoint_url": self.endpoint_url}
-        return {**options, "client_kwargs": {"region_name": "us-east-1"}, **changed}
+        chosen = {"engine": self.engine} if self.engine else {}
+        return {**options, "client_kwargs": {"region_name": "us-east-1"}, **chosen, **changed}
 
     def job_conf(self, location: str) -> dict[str, str]:
         """Options of a job that keeps its checkpoints there."""
@@ -68,6 +71,14 @@ class S3Server:
         """Create a bucket."""
         with self.client() as client:
             client.create_bucket(Bucket=name)
+
+
+@pytest.fixture(params=["obstore", "s3fs"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Each client of S3; skipped where its package is not installed."""
+    name = str(request.param)
+    pytest.importorskip(name)
+    return name
 
 
 @pytest.fixture(scope="session")

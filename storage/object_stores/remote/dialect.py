@@ -1,22 +1,32 @@
-"""The differences between fsspec filesystems; only dialects touch their untyped objects.
+"""The differences between client libraries; only dialects touch their untyped objects.
 
-`Filesystem` is the part of fsspec that every filesystem has. A `Dialect` adds safe options, exclusive creation, listing
-and deletion. This module has the dialect of a filesystem of which nothing else is known.
+A `Dialect` has the requests that a store makes. `Filesystem` is the part of fsspec that every filesystem has, and this
+module has the dialect of a filesystem of which nothing else is known.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import inspect
+import os
 import posixpath
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.contract import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+
+OF_ALL_FILESYSTEMS: Final = frozenset(
+    {"batch_size", "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache"}
+)
+"""The options that each filesystem of fsspec takes."""
 
 
 class Filesystem(Protocol):
@@ -45,97 +55,183 @@ class Page(NamedTuple):
     """One page of a LIST."""
 
     objects: Sequence[ObjectMeta]
-    """Named by their full path in the filesystem, in any order."""
+    """Named by their full path, in any order."""
     rest: str | None
     """The position of the next page, None after the last."""
 
 
 class Dialect(Protocol):
-    """The requests to one kind of filesystem; paths are full paths in the filesystem."""
+    """The requests to one kind of storage through one client library.
 
-    read_options: Mapping[str, Any]
-    """Options that make `cat_file` one request."""
-    put_file_options: Mapping[str, Any]
-    """Options that bound the memory of `put_file`."""
-    get_file_options: Mapping[str, Any]
-    """Options that bound the memory of `get_file`."""
+    Paths are full paths of the client; for S3 the first segment is the bucket. Each call but `upload` and `download` is
+    one request, sent once. It raises what the library raises, which `errors` explains.
+    """
+
+    library: str
+    """The package of the client."""
+    survives_fork: bool
+    """False if the package works in no child of a process that has made a request with it."""
+    root: str
+    """The path of the store's root."""
     delete_max: int
     """The largest number of objects that one call of `delete` deletes."""
+    changed_in_names: str
+    """Characters that the storage replaces in names, so that names with them are refused."""
 
-    def options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
-        """The user's storage options over safe defaults."""
+    def open(self) -> Any:
+        """Make a client; connects to nothing.
+
+        Raises `ImportError`, `ValueError`, `TypeError` or `KeyError` if the options are wrong.
+        """
         ...
 
-    def prepare(self, fs: Filesystem) -> None:
-        """Prepare a new instance."""
+    def read(self, client: Any, path: str) -> bytes:
+        """The whole object."""
         ...
 
-    def prepare_write(self, fs: Filesystem, path: str) -> None:
-        """Make the directories that an object needs."""
+    def read_range(self, client: Any, path: str, offset: int, length: int) -> bytes:
+        """The bytes of a range; fewer if the object ends before it."""
         ...
 
-    def create(self, fs: Filesystem, path: str, data: bytes) -> None:
-        """One exclusive write; the filesystem's own exception if the object exists."""
+    def write(self, client: Any, path: str, data: bytes) -> None:
+        """Store an object, replacing one of that name."""
         ...
 
-    def list_page(self, fs: Filesystem, prefix: str, start_after: str, rest: str | None) -> Page:
+    def create(self, client: Any, path: str, data: bytes) -> None:
+        """One exclusive write; the library's own exception if the object exists."""
+        ...
+
+    def upload(self, client: Any, path: str, source: Path) -> None:
+        """Store a file, in parts if it is large, in bounded memory."""
+        ...
+
+    def download(self, client: Any, path: str, target: Path) -> None:
+        """Write an object into `target`, which is an empty file, in bounded memory."""
+        ...
+
+    def list_page(self, client: Any, prefix: str, start_after: str, rest: str | None) -> Page:
         """Read one page of the objects whose path begins with `prefix`; further objects are allowed."""
         ...
 
-    def size(self, fs: Filesystem, path: str) -> int:
+    def size(self, client: Any, path: str) -> int:
         """The size of an object in bytes."""
         ...
 
-    def delete(self, fs: Filesystem, paths: Sequence[str]) -> None:
+    def delete(self, client: Any, paths: Sequence[str]) -> None:
         """Delete at most `delete_max` objects; missing ones are fine. A `VarviteError` has an object's full path."""
         ...
 
 
-class GenericDialect:
+class FsspecDialect:
+    """The part that is the same for all filesystems of fsspec."""
+
+    library = "fsspec"
+    survives_fork = True
+    delete_max = 100
+    changed_in_names = ""
+    read_options: Mapping[str, Any] = {}
+    """Options that make `cat_file` one request."""
+    put_file_options: Mapping[str, Any] = {}
+    """Options that bound the memory of `put_file`."""
+    get_file_options: Mapping[str, Any] = {}
+    """Options that bound the memory of `get_file`."""
+
+    def __init__(self, kind: Any, url: str, user_options: Mapping[str, Any]) -> None:
+        """A dialect of a class of filesystems, which has no type stubs; `open` casts its instances."""
+        self._kind = kind
+        # Underscored, but documented by fsspec for every implementation to define.
+        self.root: str = kind._strip_protocol(url).rstrip("/")  # noqa: SLF001
+        self._options: Mapping[str, Any] = {**kind._get_kwargs_from_urls(url), **user_options}  # noqa: SLF001
+
+    def open(self) -> Filesystem:
+        return cast("Filesystem", self._kind(**self.options(self._options)))
+
+    def options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
+        """The user's storage options over safe defaults."""
+        return {"use_listings_cache": False, "skip_instance_cache": True, **user_options}
+
+    def prepare_write(self, client: Filesystem, path: str) -> None:
+        """Make the directories that an object needs."""
+
+    def read(self, client: Filesystem, path: str) -> bytes:
+        return client.cat_file(path, **self.read_options)
+
+    def read_range(self, client: Filesystem, path: str, offset: int, length: int) -> bytes:
+        return client.cat_file(path, start=offset, end=offset + length, **self.read_options)
+
+    def write(self, client: Filesystem, path: str, data: bytes) -> None:
+        self.prepare_write(client, path)
+        client.pipe_file(path, data)
+
+    def upload(self, client: Filesystem, path: str, source: Path) -> None:
+        self.prepare_write(client, path)
+        client.put_file(str(source), path, **self.put_file_options)
+
+    def download(self, client: Filesystem, path: str, target: Path) -> None:
+        client.get_file(path, str(target), **self.get_file_options)
+
+
+def parameters_of(function: Any) -> set[str]:
+    """The names of the options that a function takes."""
+    return {*inspect.signature(function).parameters} - {"self", "kwargs"}
+
+
+def check_names(names: Iterable[str], allowed: Collection[str], where: str) -> None:
+    """Raises `InvalidRequestError` for an option that does not exist, with the nearest one that does."""
+    for name in names:
+        if name not in allowed:
+            close = difflib.get_close_matches(name, sorted(allowed), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(allowed))}"
+            raise InvalidRequestError(f"{name!r} is no storage option {where}{hint}")
+
+
+def only_in_this_process(close: Callable[..., None]) -> Callable[..., None]:
+    """Wrap `close` to do nothing in a forked child, where it would close the parent's connections."""
+    owner = os.getpid()
+
+    def close_if_owner(*arguments: Any) -> None:
+        if os.getpid() == owner:
+            close(*arguments)
+
+    return close_if_owner
+
+
+class GenericDialect(FsspecDialect):
     """A filesystem of which only fsspec's common interface is known.
 
     Its `mode="create"` need not be exclusive (most of fsspec's own filesystems check first and write then), so
     put-if-absent is refused unless the user vouches for it.
     """
 
-    read_options: Mapping[str, Any] = {}
-    put_file_options: Mapping[str, Any] = {}
-    get_file_options: Mapping[str, Any] = {}
-    delete_max = 100
-
-    def __init__(self, protocol: str, *, exclusive_create: bool) -> None:
-        self._protocol = protocol
+    def __init__(self, kind: Any, url: str, user_options: Mapping[str, Any], *, exclusive_create: bool) -> None:
+        super().__init__(kind, url, user_options)
+        self._protocol = url.partition("://")[0]
         self._exclusive_create = exclusive_create
 
-    def options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
-        return {"use_listings_cache": False, "skip_instance_cache": True, **user_options}
+    def prepare_write(self, client: Filesystem, path: str) -> None:
+        client.makedirs(posixpath.dirname(path), exist_ok=True)
 
-    def prepare(self, fs: Filesystem) -> None:
-        pass
-
-    def prepare_write(self, fs: Filesystem, path: str) -> None:
-        fs.makedirs(posixpath.dirname(path), exist_ok=True)
-
-    def create(self, fs: Filesystem, path: str, data: bytes) -> None:
+    def create(self, client: Filesystem, path: str, data: bytes) -> None:
         if not self._exclusive_create:
             raise InvalidRequestError(
                 f"{self._protocol}:// is not known to write an object only if it is absent, which a job's storage "
                 "needs; use a local directory or s3://, or pass exclusive_create=True if you know that "
                 'pipe_file(..., mode="create") of this filesystem is atomic'
             )
-        fs.pipe_file(path, data, mode="create")
+        self.prepare_write(client, path)
+        client.pipe_file(path, data, mode="create")
 
-    def list_page(self, fs: Filesystem, prefix: str, start_after: str, rest: str | None) -> Page:  # noqa: ARG002
-        files = _files_below(fs, prefix.rpartition("/")[0])
+    def list_page(self, client: Filesystem, prefix: str, start_after: str, rest: str | None) -> Page:  # noqa: ARG002
+        files = _files_below(client, prefix.rpartition("/")[0])
         return Page([ObjectMeta(path, int(info["size"] or 0), _modified_s(info)) for path, info in files.items()], None)
 
-    def size(self, fs: Filesystem, path: str) -> int:
-        return int(fs.info(path)["size"])
+    def size(self, client: Filesystem, path: str) -> int:
+        return int(client.info(path)["size"])
 
-    def delete(self, fs: Filesystem, paths: Sequence[str]) -> None:
+    def delete(self, client: Filesystem, paths: Sequence[str]) -> None:
         for path in paths:
             with suppress(FileNotFoundError):
-                fs.rm_file(path)
+                client.rm_file(path)
 
 
 def _files_below(fs: Filesystem, directory: str) -> dict[str, dict[str, Any]]:

@@ -1,14 +1,15 @@
-"""The meaning of an exception of an fsspec filesystem, above all s3fs: by HTTP status and error code if there are any.
+"""The meaning of an exception of a client library, above all s3fs and obstore, by HTTP status and error code if any.
 
 All error codes and names of exceptions that varvite looks for are here. An exception's type is not enough: s3fs raises
-`OSError(22)` for a failed condition, a bad range and a bad digest alike. A failed write is never reported as "did not
-happen": the HTTP client may have sent it twice over a connection that broke, so that even a refused connection can
-follow a success.
+`OSError(22)` for a failed condition, a bad range and a bad digest alike. obstore says status and code in its text only.
+A failed write is never reported as "did not happen": the HTTP client may have sent it twice over a connection that
+broke, so that even a refused connection can follow a success.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -27,9 +28,19 @@ if TYPE_CHECKING:
     from varvite.storage.errors import VarviteError
 
 _CREDENTIALS: Final = frozenset(
-    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
+    {
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "ExpiredToken",
+        "InvalidToken",
+        "TokenRefreshRequired",
+        "authError",
+        "required",
+        "AuthenticationFailed",
+        "InvalidAuthenticationInfo",
+    }
 )
-"""Codes of S3: key, secret or token are wrong."""
+"""Codes of S3, Google and Azure: key, secret or token are wrong."""
 _NO_CREDENTIALS: Final = frozenset(
     {
         "NoCredentialsError",
@@ -37,16 +48,21 @@ _NO_CREDENTIALS: Final = frozenset(
         "CredentialRetrievalError",
         "ProfileNotFound",
         "TokenRetrievalError",
+        "DefaultCredentialsError",
+        "RefreshError",
     }
 )
-"""Exceptions of botocore: no credentials, or they cannot be obtained."""
+"""Exceptions of botocore and google-auth: no credentials, or they cannot be obtained."""
 _WRONG_CALL: Final = frozenset({"ParamValidationError", "ImportError", "ValueError", "InvalidRegionError"})
 """Exceptions of botocore and Python about options or arguments; no request was sent."""
+NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound"})
+"""Codes of a bucket, or container, that does not exist."""
+_NOT_SUPPORTED: Final = frozenset({"NotImplementedError", "NotSupportedError"})
 _WRONG_REGION: Final = frozenset(
     {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 )
 """Codes of S3: the bucket is in another region or at another endpoint."""
-_TRANSIENT_400: Final = frozenset(
+_TRANSIENT: Final = frozenset(
     {
         "RequestTimeout",
         "IncompleteBody",
@@ -64,9 +80,12 @@ _TRANSIENT_400: Final = frozenset(
         "TooManyRequestsException",
         "KMS.ThrottlingException",
         "IDPCommunicationError",
+        # Google's, with status 403, too.
+        "rateLimitExceeded",
+        "userRateLimitExceeded",
     }
 )
-"""Codes of answers with status 400 that a retry cures: the body was damaged on its way, or throttling."""
+"""Codes of answers with status 400 or 403 that a retry cures: the body was damaged on its way, or throttling."""
 _FULL: Final = frozenset(
     {
         "QuotaExceeded",  # Ceph, as 403
@@ -86,9 +105,27 @@ NO_SUCH_OBJECT: Final = "NoSuchKey"
 _DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 _FAILED_STATUS: Final = range(400, 600)
 _TRANSPORT: Final = frozenset(
-    {"OSError", "TimeoutError", "EOFError", "BotoCoreError", "ClientError", "HttpError", "AzureError"}
+    {
+        "OSError",
+        "TimeoutError",
+        "EOFError",
+        "BotoCoreError",
+        "ClientError",
+        "HttpError",
+        "GcsError",
+        "AzureError",
+        "BaseError",
+    }
 )
-"""Base classes of the exceptions of botocore, gcsfs, adlfs and the network."""
+"""Base classes of the exceptions of botocore, gcsfs, adlfs, obstore and the network."""
+_OBSTORE_STATUS: Final = re.compile(r"Server returned non-2xx status code: (\d{3})")
+_OBSTORE_CODE: Final = re.compile(r"<Code>([^<]*)</Code>")
+_OBSTORE_DEBUG: Final = "\n\nDebug source:"
+"""The beginning of that part of a text of obstore's which is not for people."""
+_OBSTORE_REDIRECT: Final = "Received redirect without LOCATION"
+_OBSTORE_NOT_PARTIAL: Final = "Received non-partial response when range requested"
+_OBSTORE_MACHINE_ROLE: Final = re.compile(r"/latest/(api/token|meta-data/iam)")
+"""The place where it looks for credentials if nothing else has any."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +152,11 @@ class Failure:
         return self.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or self.code == "InvalidRange"
 
     @property
+    def is_range_ignored(self) -> bool:
+        """True if the answer to a ranged read was the whole object, and the client noticed it."""
+        return _OBSTORE_NOT_PARTIAL in self.text
+
+    @property
     def is_storage_full(self) -> bool:
         """True if the storage or a quota is full; then the user can free space."""
         return self.code in _FULL or self.status == HTTPStatus.INSUFFICIENT_STORAGE
@@ -126,7 +168,9 @@ class Failure:
 
 
 def failure(error: BaseException) -> Failure:
-    """The facts of an exception: s3fs puts the server's answer into `__cause__`."""
+    """The facts of an exception: s3fs puts the server's answer into `__cause__`, obstore into the text."""
+    if _OBSTORE_DEBUG in str(error):
+        return _failure_of_obstore(error)
     response: dict[str, Any] = {}
     for source in (error, error.__cause__):
         answer = getattr(source, "response", None)
@@ -140,8 +184,28 @@ def failure(error: BaseException) -> Failure:
     return Failure(
         kinds=frozenset(cls.__name__ for cls in type(error).__mro__),
         status=status,
-        code=str(response.get("Error", {}).get("Code", "")),
+        code=str(response.get("Error", {}).get("Code") or _code_of_azure(error)),
         text=f"{type(error).__name__}: {error.__cause__ or error}",
+    )
+
+
+def _code_of_azure(error: BaseException) -> str:
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code) or "")
+
+
+def _failure_of_obstore(error: BaseException) -> Failure:
+    text = str(error).partition(_OBSTORE_DEBUG)[0]
+    kinds = {cls.__name__ for cls in type(error).__mro__}
+    status, code = _OBSTORE_STATUS.search(text), _OBSTORE_CODE.search(text)
+    if _OBSTORE_MACHINE_ROLE.search(text):
+        kinds.add("NoCredentialsError")
+    is_redirect = _OBSTORE_REDIRECT in text
+    return Failure(
+        kinds=frozenset(kinds),
+        status=HTTPStatus.MOVED_PERMANENTLY if is_redirect else int(status[1]) if status else None,
+        code=code[1] if code else "",
+        text=f"{type(error).__name__}: {text}",
     )
 
 
@@ -214,7 +278,7 @@ def _advice(facts: Failure) -> str | None:
             not facts.kinds.isdisjoint(_NO_CREDENTIALS),
             "there are no usable credentials; give key and secret in the storage options or the environment",
         ),
-        (facts.code == "NoSuchBucket", "the bucket does not exist; create it or correct the URL"),
+        (facts.code in NO_BUCKET, "the bucket does not exist; create it or correct the URL"),
         (
             facts.code in _WRONG_REGION or facts.status in (301, 307),
             "the bucket is in another region or at another endpoint; correct region and endpoint_url",
@@ -224,16 +288,21 @@ def _advice(facts: Failure) -> str | None:
             "the clock of this machine differs too much from the storage's; synchronise it",
         ),
         (
-            facts.status in (401, 403) or (silent and "PermissionError" in facts.kinds),
+            (facts.status in (401, 403) and facts.code not in _TRANSIENT)
+            or (silent and "PermissionError" in facts.kinds),
             "the credentials do not permit this; grant list, read, write and delete on the location",
         ),
         (
-            facts.status in (405, 501) or "NotImplementedError" in facts.kinds,
+            facts.status in (405, 501) or not facts.kinds.isdisjoint(_NOT_SUPPORTED),
             "the storage cannot do this; choose a storage with conditional writes",
         ),
         (
-            facts.status in (400, 411, 413, 414) and facts.code not in _TRANSIENT_400,
+            facts.status in (400, 411, 413, 414) and facts.code not in _TRANSIENT,
             "the storage refuses the request as wrong; correct URL and storage options",
+        ),
+        (
+            "InvalidPathError" in facts.kinds,
+            "an object there has an empty part in its name, which obstore cannot list; delete it, or set engine=s3fs",
         ),
         (silent and not facts.kinds.isdisjoint(_WRONG_CALL), "the call is wrong; correct URL and storage options"),
     )

@@ -1,18 +1,13 @@
-"""The object store on any fsspec URL, above all `s3://` through s3fs.
+"""The object store at a remote URL, above all `s3://`, through whichever client library its dialect speaks.
 
 Idempotent calls are retried here, a bounded number of times. Put-if-absent is sent once, since an unclear answer has to
-be resolved by reading back (`varvite.storage.transfer.claim`). Filesystems are made lazily and per process: they own
-threads and connections, which a forked state worker must not share with its parent.
+be resolved by reading back (`varvite.storage.transfer.claim`). Clients are made lazily and per process.
 """
 
 from __future__ import annotations
 
-import ctypes
-import importlib
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError, InvariantError, RetryableError, VarviteError
@@ -20,9 +15,10 @@ from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.contract import check_range, truncated
 from varvite.storage.object_stores.local.files import check_source, complete_or_absent
 from varvite.storage.object_stores.names import check_name, check_prefix
-from varvite.storage.object_stores.remote.dialect import GenericDialect
+from varvite.storage.object_stores.remote.engine import dialect_of
 from varvite.storage.object_stores.remote.errors import explain, failure
-from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS, S3Dialect, check_options
+from varvite.storage.object_stores.remote.process_clients import ProcessClients
+from varvite.storage.object_stores.remote.protocols import AZURE_PROTOCOLS, S3_PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
 
     from varvite.storage.clock import Clock
     from varvite.storage.object_stores.contract import ObjectMeta
-    from varvite.storage.object_stores.remote.dialect import Dialect, Filesystem
 
 _Answer = TypeVar("_Answer")
 
@@ -45,8 +40,8 @@ class _Call:
     local: Path | None = None
 
 
-class FsspecStore:
-    """Objects below an fsspec URL."""
+class RemoteStore:
+    """Objects below a URL."""
 
     def __init__(
         self,
@@ -63,7 +58,7 @@ class FsspecStore:
             url: `<protocol>://<path>`; for S3 `s3://<bucket>/<path>`.
             storage_options: fsspec's options of that filesystem, for S3 `key`, `secret`, `endpoint_url`,
                 `client_kwargs`, `config_kwargs`, … Timeouts are `config_kwargs={"connect_timeout": seconds,
-                "read_timeout": seconds}`, 5 and 20 by default.
+                "read_timeout": seconds}`, 5 and 20 by default. `engine` chooses between the clients of S3.
             clock: Makes the pauses between attempts.
             backoff: The attempts of an idempotent call, 3 by default.
             exclusive_create: Vouch that `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic.
@@ -71,22 +66,13 @@ class FsspecStore:
         Raises `InvalidRequestError` if the URL is not one, or holds credentials, or if S3 takes no such options.
         """
         self._protocol, self._path_in_url = _split(url)
-        self._kind = _filesystem_class(self._protocol)
-        # Underscored, but documented by fsspec for every implementation to define.
-        self._root: str = self._kind._strip_protocol(self.url).rstrip("/")  # noqa: SLF001
-        if self._protocol in S3_PROTOCOLS:
-            check_options(self._kind, storage_options or {})
-        self._options = {**self._kind._get_kwargs_from_urls(self.url), **(storage_options or {})}  # noqa: SLF001
         self._user_options, self._exclusive_create = dict(storage_options or {}), exclusive_create
         self._clock = clock or SystemClock()
         self._backoff = backoff or Backoff(attempts=3, initial_s=0.1, maximum_s=2.0)
-        self._dialect: Dialect = (
-            S3Dialect()
-            if self._protocol in S3_PROTOCOLS
-            else GenericDialect(self._protocol, exclusive_create=exclusive_create)
+        self._dialect = dialect_of(self.url, self._user_options, exclusive_create=exclusive_create)
+        self._clients = ProcessClients(
+            self._open, url=self.url, library=self._dialect.library, survives_fork=self._dialect.survives_fork
         )
-        self._by_process: dict[int, Filesystem] = {}
-        _living.add(self)
 
     @property
     def storage_options(self) -> dict[str, Any]:
@@ -99,51 +85,51 @@ class FsspecStore:
 
     def get(self, name: str) -> bytes:
         path = self._path(name)
-        return self._retry(_Call("reading", name), lambda fs: fs.cat_file(path, **self._dialect.read_options))
+        return self._retry(_Call("reading", name), lambda client: self._dialect.read(client, path))
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         check_range(name, offset, length)
         path, what = self._path(name), _Call("reading", name)
         if length == 0:  # HTTP has no empty range
-            size = self._retry(what, lambda fs: self._dialect.size(fs, path))
+            size = self._retry(what, lambda client: self._dialect.size(client, path))
             if offset > size:
                 raise truncated(name, offset, length, 0)
             return b""
 
-        def read(fs: Filesystem) -> bytes:
+        def read(client: Any) -> bytes:
             try:
-                return fs.cat_file(path, start=offset, end=offset + length, **self._dialect.read_options)
+                return self._dialect.read_range(client, path, offset, length)
             except Exception as error:
-                if failure(error).is_range_past_end:
+                facts = failure(error)
+                if facts.is_range_past_end:
                     raise truncated(name, offset, length, 0) from error
+                if facts.is_range_ignored:
+                    raise self._ranges_ignored(name, "the whole object", length) from error
                 raise
 
         data = self._retry(what, read)
         if len(data) > length:
-            raise InvalidRequestError(
-                f"reading {self.url}/{name}: the storage, or a proxy before it, answered {len(data)} bytes to a request"
-                f" for {length}, as if it ignored ranges; correct the endpoint, or choose another storage",
-                object_name=name,
-            )
+            raise self._ranges_ignored(name, f"{len(data)} bytes", length)
         if len(data) < length:
             raise truncated(name, offset, length, len(data))
         return data
 
+    def _ranges_ignored(self, name: str, answer: str, length: int) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"reading {self.url}/{name}: the storage, or a proxy before it, answered {answer} to a request for {length}"
+            " bytes, as if it ignored ranges; correct the endpoint, or choose another storage",
+            object_name=name,
+        )
+
     def put(self, name: str, data: bytes) -> None:
         path = self._path(name)
-
-        def write(fs: Filesystem) -> None:
-            self._dialect.prepare_write(fs, path)
-            fs.pipe_file(path, data)
-
-        self._retry(_Call("writing", name, writes=True), write)
+        self._retry(_Call("writing", name, writes=True), lambda client: self._dialect.write(client, path, data))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         path = self._path(name)
-        fs = self._filesystem()
+        client = self._clients.client()
         try:
-            self._dialect.prepare_write(fs, path)
-            self._dialect.create(fs, path, data)
+            self._dialect.create(client, path, data)
         except VarviteError:
             raise
         except Exception as error:
@@ -162,7 +148,9 @@ class FsspecStore:
         metas: list[ObjectMeta] = []
         rest: str | None = None
         while True:
-            page = self._retry(_Call("listing", None), lambda fs, at=rest: self._dialect.list_page(fs, full, after, at))
+            page = self._retry(
+                _Call("listing", None), lambda client, at=rest: self._dialect.list_page(client, full, after, at)
+            )
             for meta in page.objects:
                 name = meta.name[skip:]
                 # Other tools leave markers of directories, whose names end with "/".
@@ -179,7 +167,8 @@ class FsspecStore:
             chunk = paths[start : start + size]
             try:
                 self._retry(
-                    _Call("deleting", None, writes=True), lambda fs, paths=chunk: self._dialect.delete(fs, paths)
+                    _Call("deleting", None, writes=True),
+                    lambda client, paths=chunk: self._dialect.delete(client, paths),
                 )
             except VarviteError as error:
                 named = error.context.get("object_name")
@@ -189,22 +178,19 @@ class FsspecStore:
 
     def put_file(self, name: str, path: Path) -> None:
         source, target = check_source(path), self._path(name)
-
-        def write(fs: Filesystem) -> None:
-            self._dialect.prepare_write(fs, target)
-            fs.put_file(str(source), target, **self._dialect.put_file_options)
-
-        self._retry(_Call("uploading", name, writes=True, local=source), write)
+        self._retry(
+            _Call("uploading", name, writes=True, local=source),
+            lambda client: self._dialect.upload(client, target, source),
+        )
 
     def get_file(self, name: str, path: Path) -> None:
         source = self._path(name)
         with complete_or_absent(path) as part:
 
-            def fetch(fs: Filesystem) -> None:
-                part.write_bytes(
-                    b""
-                )  # empties the file of a failed attempt; some filesystems write no file for an empty object
-                fs.get_file(source, str(part), **self._dialect.get_file_options)
+            def fetch(client: Any) -> None:
+                # Empties the file of a failed attempt; some filesystems write no file for an empty object.
+                part.write_bytes(b"")
+                self._dialect.download(client, source, part)
 
             self._retry(_Call("downloading", name, local=part), fetch)
 
@@ -213,19 +199,25 @@ class FsspecStore:
         return False
 
     def _path(self, name: str) -> str:
+        for character in self._dialect.changed_in_names:
+            if character in name:
+                raise InvalidRequestError(
+                    f"{name!r} cannot be an object name in {self.url}, which replaces {character!r}; correct the name",
+                    object_name=name,
+                )
         return self._full(check_name(name))
 
     def _full(self, name: str) -> str:
-        return f"{self._root}/{name}"
+        return f"{self._dialect.root}/{name}"
 
-    def _retry(self, what: _Call, run: Callable[[Filesystem], _Answer]) -> _Answer:
+    def _retry(self, what: _Call, run: Callable[[Any], _Answer]) -> _Answer:
         """Run an idempotent call, with the retries of the backoff."""
         last: RetryableError | None = None
         for pause_s in self._backoff.pauses():
             if pause_s:
                 self._clock.sleep(pause_s)
             try:
-                return run(self._filesystem())
+                return run(self._clients.client())
             except RetryableError as error:
                 last = error
             except VarviteError:
@@ -243,55 +235,11 @@ class FsspecStore:
         doing = f"{what.doing} {self.url}/{what.name or ''}"
         return explain(error, doing, what.name, writes=what.writes, local=what.local)
 
-    def _filesystem(self) -> Filesystem:
-        """This process's filesystem."""
-        process = os.getpid()
-        filesystem = self._by_process.get(process)
-        if filesystem is None:
-            # Two threads may both come here; setdefault keeps one, and the other never opened a connection.
-            filesystem = self._by_process.setdefault(process, self._open())
-        return filesystem
-
-    def _open(self) -> Filesystem:
+    def _open(self) -> Any:
         try:
-            fs = cast("Filesystem", self._kind(**self._dialect.options(self._options)))
+            return self._dialect.open()
         except (ImportError, ValueError, TypeError, KeyError) as error:
             raise InvalidRequestError(f"{self.url} cannot be opened: {error}; correct the storage options") from error
-        self._dialect.prepare(fs)
-        return fs
-
-
-_living: Final[WeakSet[FsspecStore]] = WeakSet()
-
-
-def _keep_parents_filesystems() -> None:
-    """Keep the parent's filesystems from being destroyed in a forked child, even at exit.
-
-    Their destructors close connections through the parent's event loop, whose epoll descriptor the child shares:
-    the parent would never notice its next answer (seen as a 20 s stall that ended in the read timeout).
-    """
-    for store in _living:
-        for fs in store._by_process.values():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(fs))
-
-
-os.register_at_fork(after_in_child=_keep_parents_filesystems)
-
-
-def known_protocols() -> list[str]:
-    """The protocols that fsspec knows, whether or not the package that serves them is installed."""
-    registry: Any = importlib.import_module("fsspec.registry")
-    return cast("list[str]", registry.available_protocols())
-
-
-def _filesystem_class(protocol: str) -> Any:
-    """The class that fsspec has for a protocol: Any, as fsspec has no type stubs; `_open` casts its instances."""
-    try:
-        registry: Any = importlib.import_module("fsspec.registry")
-        return registry.get_filesystem_class(protocol)
-    except (ImportError, ValueError) as error:
-        advice = "pip install 'varvite[s3]'" if protocol in S3_PROTOCOLS else "install that package, or correct the URL"
-        raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; {advice}") from error
 
 
 def _split(url: str) -> tuple[str, str]:
@@ -300,7 +248,9 @@ def _split(url: str) -> tuple[str, str]:
     path = path.strip("/") if protocol in S3_PROTOCOLS else path.rstrip("/")
     if not separator or not protocol or not path or "::" in url:
         raise InvalidRequestError(f"{_without_secrets(url)!r} is not a storage URL; give <protocol>://<path>")
-    if "@" in path.split("/", 1)[0] or "?" in path:
+    host = path.split("/", 1)[0]
+    names_account = protocol in AZURE_PROTOCOLS and ":" not in host  # container@account.dfs.core.windows.net
+    if ("@" in host and not names_account) or "?" in path:
         raise InvalidRequestError(f"{_without_secrets(url)!r} has credentials or a query; give them as storage options")
     return protocol, path
 

@@ -28,7 +28,7 @@ from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import RetryableError
 from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.prefixed import PrefixedStore
-from varvite.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.object_stores.remote.store import RemoteStore
 from varvite.storage.transfer.claim import claim
 from varvite.storage.transfer.upload import Uploader, UploadPolicy
 
@@ -61,7 +61,7 @@ class Load(threading.Thread):
     def __init__(self, cluster: Ceph, url: str, location: str, seed: int) -> None:
         super().__init__(name=type(self).__name__, daemon=True)
         options = cluster.storage_options(url) | {"config_kwargs": {"connect_timeout": 2, "read_timeout": 3}}
-        self.store = FsspecStore(location, options, backoff=Backoff(3, 0.05, 0.2))
+        self.store = RemoteStore(location, options, backoff=Backoff(3, 0.05, 0.2))
         self.rng = random.Random(seed)
         self.steps = 0
         self.failures = 0

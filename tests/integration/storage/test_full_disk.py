@@ -30,7 +30,7 @@ from varvite.storage.errors import DidNotHappenError, InvalidRequestError, Retry
 from varvite.storage.job.preflight import check_store
 from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.object_stores.prefixed import PrefixedStore
-from varvite.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.object_stores.remote.store import RemoteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ def test_a_bucket_at_its_quota_loses_nothing_and_the_job_goes_on(ceph_cluster: c
     """Ceph answers 403, and refuses so even to create what is there; what was written is read as before."""
     bucket = f"quota-{uuid.uuid4().hex}"
     ceph_cluster.make_bucket(bucket)
-    store = FsspecStore(f"s3://{bucket}/root", ceph_cluster.storage_options())
+    store = RemoteStore(f"s3://{bucket}/root", ceph_cluster.storage_options())
     job, rng = CommittingJob(PrefixedStore(store, "job"), SystemClock()), random.Random(5)
     job.start()
     committed(job, rng, 4)
@@ -193,7 +193,7 @@ class Keeper(KeyedProcessFunction[Any, Any, Any]):
 
 @pytest.mark.s3
 def test_a_download_to_a_full_disk_says_whose_disk(disk: SmallDisk, moto_server: S3Server, tmp_path: Path) -> None:
-    store = FsspecStore(moto_server.new_location(), moto_server.storage_options())
+    store = RemoteStore(moto_server.new_location(), moto_server.storage_options())
     (tmp_path / "source").write_bytes(bytes(1 << 20))
     store.put_file("file", tmp_path / "source")
     disk.fill()

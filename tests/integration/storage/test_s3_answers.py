@@ -24,7 +24,7 @@ from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHa
 from varvite.storage.job.log_store import check_log
 from varvite.storage.job.preflight import check_store
 from varvite.storage.object_stores.prefixed import PrefixedStore
-from varvite.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.object_stores.remote.store import RemoteStore
 from varvite.storage.transfer.claim import CLAIM_BACKOFF, Claim, claim
 
 if TYPE_CHECKING:
@@ -65,6 +65,12 @@ def name_of(value: object) -> str | None:
 
 
 @pytest.fixture
+def moto_server(moto_server: S3Server, engine: str) -> S3Server:
+    """moto, for each client."""
+    return dataclasses.replace(moto_server, engine=engine)
+
+
+@pytest.fixture
 def proxy(moto_server: S3Server) -> Iterator[LossyProxy]:
     with LossyProxy(moto_server.endpoint_url) as running:
         yield running
@@ -77,27 +83,27 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def store(moto_server: S3Server, proxy: LossyProxy, clock: ManualClock) -> FsspecStore:
+def store(moto_server: S3Server, proxy: LossyProxy, clock: ManualClock) -> RemoteStore:
     opened = open_at(moto_server, proxy.url, clock)
     opened.put("warm/up", b"before")
     proxy.seen.clear()
     return opened
 
 
-def open_at(server: S3Server, url: str, clock: ManualClock | None = None, read_timeout_s: float = 20) -> FsspecStore:
+def open_at(server: S3Server, url: str, clock: ManualClock | None = None, read_timeout_s: float = 20) -> RemoteStore:
     config = {"connect_timeout": 2, "read_timeout": read_timeout_s}
-    return FsspecStore(
+    return RemoteStore(
         server.new_location(), server.storage_options(endpoint_url=url, config_kwargs=config), clock=clock
     )
 
 
-def check(store: FsspecStore) -> None:
+def check(store: RemoteStore) -> None:
     check_store(store, SystemTokens(), SystemClock())
 
 
 @pytest.mark.parametrize("answer", PASSING, ids=name_of)
 def test_a_passing_answer_is_tried_again_with_pauses(
-    store: FsspecStore, proxy: LossyProxy, clock: ManualClock, answer: Answer
+    store: RemoteStore, proxy: LossyProxy, clock: ManualClock, answer: Answer
 ) -> None:
     proxy.faults.append(answer)
     with pytest.raises(MayHaveHappenedError):
@@ -114,7 +120,7 @@ def test_a_passing_answer_is_tried_again_with_pauses(
 
 
 @pytest.mark.parametrize("answer", [*PASSING, CONFLICT], ids=name_of)
-def test_a_claim_settles_whatever_is_answered_in_between(store: FsspecStore, proxy: LossyProxy, answer: Answer) -> None:
+def test_a_claim_settles_whatever_is_answered_in_between(store: RemoteStore, proxy: LossyProxy, answer: Answer) -> None:
     proxy.faults.extend([answer] * 3)
     won = claim(store, "chain/1", MINE.encode(), MINE, ManualClock())
     assert won == Claim(won=True, body=None)
@@ -123,7 +129,7 @@ def test_a_claim_settles_whatever_is_answered_in_between(store: FsspecStore, pro
     assert claim(store, "chain/1", b"b" * 32, "b" * 32, ManualClock()) == Claim(won=False, body=MINE.encode())
 
 
-def test_a_conflict_of_requests_in_flight_is_never_another_owner(store: FsspecStore, proxy: LossyProxy) -> None:
+def test_a_conflict_of_requests_in_flight_is_never_another_owner(store: RemoteStore, proxy: LossyProxy) -> None:
     """S3 answers 409 while another conditional request or a delete is in flight, and has written nothing.
 
     Clients that took it for "exists already" reported an owner where there was none (apache/opendal#6741).
@@ -142,11 +148,11 @@ def test_a_conflict_of_requests_in_flight_is_never_another_owner(store: FsspecSt
     "write", [lambda store: store.put("seg/1", b"x"), lambda store: store.delete(["warm/up"])], ids=["put", "delete"]
 )
 def test_a_conflict_of_requests_in_flight_is_tried_again_by_plain_writes(
-    store: FsspecStore,
+    store: RemoteStore,
     proxy: LossyProxy,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
-    write: Callable[[FsspecStore], None],
+    write: Callable[[RemoteStore], None],
 ) -> None:
     proxy.always = CONFLICT
     with pytest.raises(MayHaveHappenedError, match="try again"):
@@ -158,7 +164,7 @@ def test_a_conflict_of_requests_in_flight_is_tried_again_by_plain_writes(
 
 
 def test_the_check_before_the_first_batch_survives_conflicts_of_its_racers(
-    store: FsspecStore, proxy: LossyProxy
+    store: RemoteStore, proxy: LossyProxy
 ) -> None:
     proxy.faults.extend([CONFLICT] * 2)
     check(store)
@@ -167,14 +173,15 @@ def test_the_check_before_the_first_batch_survives_conflicts_of_its_racers(
         check(store)
 
 
-def test_a_claim_that_filled_the_storage_itself_is_won(store: FsspecStore, proxy: LossyProxy) -> None:
-    """The client sends it again after a lost reply, and that one is refused: what it wrote first fills the quota."""
+def test_a_claim_that_filled_the_storage_itself_is_won(store: RemoteStore, proxy: LossyProxy, engine: str) -> None:
+    """It is sent again after a lost reply, and that one is refused: what was written first fills the quota."""
     proxy.faults.extend([Fault.LOSE_REPLY, *[Answer(403, "QuotaExceeded")] * 20])
     assert claim(store, "chain/1", MINE.encode(), MINE, ManualClock()) == Claim(won=True, body=None)
-    assert proxy.seen == ["PUT", "PUT", "GET"]
+    # s3fs's HTTP client sends it again by itself, and obstore's does not: there the claim reads first.
+    assert proxy.seen == (["PUT", "PUT", "GET"] if engine == "s3fs" else ["PUT", "GET"])
 
 
-def test_a_refused_condition_is_a_lost_race(store: FsspecStore, proxy: LossyProxy) -> None:
+def test_a_refused_condition_is_a_lost_race(store: RemoteStore, proxy: LossyProxy) -> None:
     assert store.put_if_absent("chain/1", b"x")
     assert not store.put_if_absent("chain/1", b"y")
     proxy.faults.append(CONFLICT)
@@ -184,7 +191,7 @@ def test_a_refused_condition_is_a_lost_race(store: FsspecStore, proxy: LossyProx
 
 @pytest.mark.parametrize(("answer", "advice"), LASTING, ids=name_of)
 def test_what_trying_again_cannot_cure_is_told_at_once_and_before_the_first_batch(
-    moto_server: S3Server, store: FsspecStore, proxy: LossyProxy, answer: Answer, advice: str
+    moto_server: S3Server, store: RemoteStore, proxy: LossyProxy, answer: Answer, advice: str
 ) -> None:
     proxy.always = answer
     with pytest.raises(InvalidRequestError, match=advice) as raised:
@@ -206,7 +213,7 @@ def test_what_trying_again_cannot_cure_is_told_at_once_and_before_the_first_batc
 
 @pytest.mark.parametrize("size", [1000, 20 << 20])
 def test_a_body_that_ends_early_is_fetched_again(
-    store: FsspecStore, proxy: LossyProxy, tmp_path: Path, size: int
+    store: RemoteStore, proxy: LossyProxy, tmp_path: Path, size: int
 ) -> None:
     source, back = tmp_path / "source", tmp_path / "back"
     source.write_bytes(bytes(range(250)) * (size // 250))
@@ -221,7 +228,7 @@ def test_a_body_that_ends_early_is_fetched_again(
 
 
 def test_a_clock_that_is_wrong_is_told_by_a_real_server(ceph_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_at(ceph_server, ceph_server.endpoint_url)
+    store = open_at(dataclasses.replace(ceph_server, engine="s3fs"), ceph_server.endpoint_url)
     check(store)
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: datetime.now(UTC) + timedelta(hours=1))
     with pytest.raises(InvalidRequestError, match="clock of this machine differs"):
@@ -230,7 +237,7 @@ def test_a_clock_that_is_wrong_is_told_by_a_real_server(ceph_server: S3Server, m
         store.put_if_absent("chain/1", b"x")
 
 
-def test_a_bucket_that_may_only_be_read_is_told_before_the_first_batch(ceph_server: S3Server) -> None:
+def test_a_bucket_that_may_only_be_read_is_told_before_the_first_batch(ceph_server: S3Server, engine: str) -> None:
     bucket = f"read-only-{uuid.uuid4().hex}"
     may_read = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"],
                 "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]}  # fmt: skip
@@ -238,7 +245,9 @@ def test_a_bucket_that_may_only_be_read_is_told_before_the_first_batch(ceph_serv
         client.create_bucket(Bucket=bucket)
         client.put_object(Bucket=bucket, Key="job/there", Body=b"x")
         client.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [may_read]}))
-    store = FsspecStore(f"s3://{bucket}/job", {"anon": True, "endpoint_url": ceph_server.endpoint_url})
+    store = RemoteStore(
+        f"s3://{bucket}/job", {"anon": True, "endpoint_url": ceph_server.endpoint_url, "engine": engine}
+    )
     assert store.get("there") == b"x"
     assert [meta.name for meta in store.list("")] == ["there"]
     with pytest.raises(InvalidRequestError, match="grant list, read, write and delete"):
@@ -260,13 +269,13 @@ def test_a_bucket_from_which_nothing_can_be_deleted_is_told_before_the_first_bat
     moto_server: S3Server, undeletable: str
 ) -> None:
     """It was a failure that passes, so that a supervisor would have started the query again and again."""
-    store = FsspecStore(f"s3://{undeletable}/job", moto_server.storage_options())
+    store = RemoteStore(f"s3://{undeletable}/job", moto_server.storage_options())
     with pytest.raises(InvalidRequestError, match="grant list, read, write and delete"):
         check(store)
 
 
 def test_an_object_that_cannot_be_deleted_is_named_as_everywhere(moto_server: S3Server, undeletable: str) -> None:
-    root = FsspecStore(f"s3://{undeletable}/root", moto_server.storage_options())
+    root = RemoteStore(f"s3://{undeletable}/root", moto_server.storage_options())
     for store in (root, PrefixedStore(root, "job")):
         for names in (["seg/1"], ["seg/1", "seg/2"]):
             with pytest.raises(InvalidRequestError, match="grant list") as raised:
@@ -295,9 +304,11 @@ def test_a_directory_bucket_of_s3_express_is_listed(moto_server: S3Server, monke
     monkeypatch.setenv("AWS_S3_DISABLE_EXPRESS_SESSION_AUTH", "true")  # moto knows no sessions
     bucket = f"fast-{uuid.uuid4().hex[:8]}--use1-az4--x-s3"
     moto_server.make_bucket(bucket)
+    if moto_server.engine == "obstore":
+        moto_server = dataclasses.replace(moto_server, engine="")  # obstore knows none, so s3fs is chosen
     with DirectoryBucket(moto_server.endpoint_url) as proxy:
         for root in ("", "/varvite/log"):
-            store = FsspecStore(f"s3://{bucket}{root}", moto_server.storage_options(endpoint_url=proxy.url))
+            store = RemoteStore(f"s3://{bucket}{root}", moto_server.storage_options(endpoint_url=proxy.url))
             check(store)
             check_log(store, SystemTokens().token())
             names = [f"chain/{n:02d}" for n in range(12)]
@@ -321,7 +332,9 @@ def test_a_storage_that_ignores_ranges_is_refused_before_the_first_batch(moto_se
     """It was told as damage: "only 32 of the 16 bytes exist", and `varvite verify` was to help."""
     with WholeObjects(moto_server.endpoint_url) as proxy:
         store = open_at(moto_server, proxy.url)
-        with pytest.raises(InvalidRequestError, match="answered 32 bytes to a request for 16"):
+        with pytest.raises(
+            InvalidRequestError, match=r"answered .* to a request for 16 bytes, as if it ignored ranges"
+        ):
             check(store)
 
 

@@ -51,7 +51,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *fakes: Fake, real: bool = True) ->
     def find(name: str) -> Any:
         if name in installed:
             return installed[name]
-        if name == "s3fs" or not real:
+        if name in {"adlfs", "gcsfs", "obstore", "s3fs"} or not real:
             raise PackageNotFoundError(name)
         return distribution(name)
 
@@ -144,6 +144,12 @@ def test_extras_and_markers_say_what_else_is_needed_and_circles_end(monkeypatch:
         real=False,
     )
     assert sorted(needed_distributions()) == ["aio", "quick", "rocks-dict", "s3fs"]
+
+
+def test_the_clients_of_storages_that_are_installed_are_packed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = ("obstore>=0.12; extra == 's3'", "s3fs>=1; extra == 's3'")
+    install(monkeypatch, Fake("varvite", both), Fake("obstore", ("typing-extensions",)), Fake("typing-extensions"))
+    assert sorted(needed_distributions()) == ["obstore", "typing-extensions"]
 
 
 def test_a_missing_package_is_an_error_that_names_it_and_its_user(

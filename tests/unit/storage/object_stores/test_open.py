@@ -14,7 +14,7 @@ from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.object_stores.memory import MemoryStore
 from varvite.storage.object_stores.open import open_like, open_store
 from varvite.storage.object_stores.prefixed import PrefixedStore, substore
-from varvite.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.object_stores.remote.store import RemoteStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ def test_s3_options_of_the_client_and_its_configuration_are_taken() -> None:
 def test_s3_urls_are_fsspec_stores_without_a_request() -> None:
     for url in ("s3://bucket/a/b", "s3a://bucket/a/b"):
         store = open_store(url + "/", {"key": "k", "secret": "s3cr3t"})
-        assert isinstance(store, FsspecStore)
+        assert isinstance(store, RemoteStore)
         assert store.url == url
 
 
@@ -90,13 +90,15 @@ def test_s3_urls_are_fsspec_stores_without_a_request() -> None:
         ("minio://bucket/x", "did you mean s3://"),
         ("flie:///x", "did you mean file://"),
         ("memroy://x", "did you mean memory://"),
-        ("zzzzzzzz://x", "no known kind of storage; supported are paths and file://.* and s3://"),
+        ("zzzzzzzz://x", "no known kind of storage; supported are paths and file://.* s3://, gs:// and abfss://"),
         ("wasbz://container/x", "supported are"),
         ("file://host/x", "three slashes"),
         ("file:x", "not absolute"),
         ("s3://", "not a storage URL"),
         ("s3://key:s3cr3t@bucket/x", "credentials"),
         ("s3:/key:a/s3cr3t@bucket/x", "write s3://bucket/x"),
+        ("abfss://key:s3cr3t@account.dfs.core.windows.net/x", "credentials"),
+        ("gs://key:s3cr3t@bucket/x", "credentials"),
         ("3s://key:a/s3cr3t@bucket/x", "not a storage location"),
         ("file://me:s3cr3t@host/x", "names the host 'host'"),
         ("s3://bucket/x?versionId=1", "query"),
@@ -138,14 +140,14 @@ def test_substores_share_nothing_but_their_root(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> FsspecStore:
+def other(tmp_path: Path) -> RemoteStore:
     """A filesystem of which only fsspec's common interface is known."""
-    return FsspecStore(f"local://{tmp_path}/root")
+    return RemoteStore(f"local://{tmp_path}/root")
 
 
-def test_put_if_absent_is_refused_where_exclusive_create_is_not_known(other: FsspecStore, tmp_path: Path) -> None:
+def test_put_if_absent_is_refused_where_exclusive_create_is_not_known(other: RemoteStore, tmp_path: Path) -> None:
     """fsspec's local and memory filesystems look first and write then: several threads would win."""
-    for store in (other, FsspecStore(f"memory:///{uuid.uuid4().hex}")):
+    for store in (other, RemoteStore(f"memory:///{uuid.uuid4().hex}")):
         store.put("a", b"first")
         with pytest.raises(InvalidRequestError, match="not known to write an object only if it is absent"):
             store.put_if_absent("a", b"second")
@@ -161,8 +163,8 @@ def test_the_user_may_vouch_for_exclusive_create(tmp_path: Path) -> None:
     assert store.get("a/b") == b"first"
 
 
-def test_other_fsspec_filesystems_keep_the_rest_of_the_contract(other: FsspecStore, tmp_path: Path) -> None:
-    for store in (other, FsspecStore(f"memory:///{uuid.uuid4().hex}")):
+def test_other_fsspec_filesystems_keep_the_rest_of_the_contract(other: RemoteStore, tmp_path: Path) -> None:
+    for store in (other, RemoteStore(f"memory:///{uuid.uuid4().hex}")):
         store.put("a/b", b"0123456789")
         store.put("a/c", b"")
         assert store.get_range("a/b", 2, 3) == b"234"
@@ -187,17 +189,17 @@ def test_a_relative_path_is_fixed_when_the_store_is_opened(tmp_path: Path, monke
 
 def test_another_store_is_opened_alike_if_it_is_of_the_same_kind(tmp_path: Path) -> None:
     root = open_store("s3://bucket/x", {"key": "k", "secret": "s3cr3t"})
-    assert isinstance(root, FsspecStore)
+    assert isinstance(root, RemoteStore)
     beside = open_like(root, "s3://other/log")
-    assert isinstance(beside, FsspecStore)
+    assert isinstance(beside, RemoteStore)
     assert beside.storage_options == root.storage_options
     assert beside.url == "s3://other/log"
     also = open_like(root, "s3a://other/log")
-    assert isinstance(also, FsspecStore)
+    assert isinstance(also, RemoteStore)
     assert also.storage_options == root.storage_options, "s3:// and s3a:// are one kind"
     assert open_like(root, str(tmp_path)).url == f"file://{tmp_path}"
     unlike = open_like(open_store(str(tmp_path)), "s3://other/log")
-    assert isinstance(unlike, FsspecStore)
+    assert isinstance(unlike, RemoteStore)
     assert unlike.storage_options == {"exclusive_create": False}
 
 
@@ -219,17 +221,17 @@ def test_a_storage_that_cannot_be_reached_is_not_an_empty_one() -> None:
             store.list("")
 
 
-def test_a_directory_that_cannot_be_read_is_not_left_out(other: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_read_is_not_left_out(other: RemoteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pin that is not listed would keep nothing (I7)."""
     other.put("pins/one", b"x")
-    real = type(other._filesystem()).ls
+    real = type(other._clients.client()).ls
 
     def ls(fs: Any, path: str, **options: Any) -> Any:
         if path.endswith("/pins"):
             raise PermissionError(13, "not yours", path)
         return real(fs, path, **options)
 
-    monkeypatch.setattr(type(other._filesystem()), "ls", ls)
+    monkeypatch.setattr(type(other._clients.client()), "ls", ls)
     with pytest.raises(VarviteError):
         other.list("")
 

@@ -1,4 +1,4 @@
-"""Meaning of an exception of s3fs: by status and code, never by the type of the exception."""
+"""Meaning of an exception of s3fs and of obstore: by status and code, never by the type of the exception."""
 
 from __future__ import annotations
 
@@ -171,3 +171,78 @@ def test_a_failure_of_the_local_file_is_told_from_one_of_the_storage() -> None:
 @pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), RuntimeError("x"), AssertionError()])
 def test_a_bug_is_not_disguised_as_a_storage_failure(error: Exception) -> None:
     assert explain(error, "reading", "a", writes=False) is None
+
+
+class BaseError(Exception):
+    """The base of obstore's exceptions, which are recognised by their names and texts."""
+
+
+class GenericError(BaseError):
+    pass
+
+
+class InvalidPathError(BaseError):
+    pass
+
+
+def by_obstore(status: str, code: str = "", kind: type[Exception] = GenericError) -> Exception:
+    """Exception that obstore makes of a server's answer, as it was seen."""
+    body = f"<Error><Code>{code}</Code><Message>m</Message></Error>" if code else ""
+    request = "Generic S3 error: Error performing PUT http://x/b/a in 1ms"
+    text = f"{request} - Server returned non-2xx status code: {status}: {body}"
+    return kind(f'{text}\n\nDebug source:\nGeneric {{\n    store: "S3",\n}}')
+
+
+def silent(text: str, kind: type[Exception] = GenericError) -> Exception:
+    return kind(f"{text}\n\nDebug source:\nGeneric {{ status: 403 }}")
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (by_obstore("403 Forbidden", "SignatureDoesNotMatch"), "credentials"),
+        (by_obstore("400 Bad Request", "ExpiredToken"), "credentials"),
+        (by_obstore("403 Forbidden", "AccessDenied"), "grant list, read, write and delete"),
+        (by_obstore("403 Forbidden"), "grant list, read, write and delete"),  # a HEAD has no body
+        (by_obstore("404 Not Found", "NoSuchBucket", FileNotFoundError), "bucket does not exist"),
+        (by_obstore("403 Forbidden", "RequestTimeTooSkewed"), "clock"),
+        (by_obstore("501 Not Implemented", "NotImplemented"), "conditional writes"),
+        (silent("Generic S3 error: Received redirect without LOCATION, this normally indicates"), "region"),
+        (silent("Error performing PUT http://169.254.169.254/latest/api/token - error sending"), "no usable cred"),
+        (silent('Path "n//e" contained empty path segment', InvalidPathError), "empty part in its name"),
+    ],
+)
+@pytest.mark.parametrize("writes", [False, True])
+def test_what_obstore_says_is_understood_as_what_s3fs_says(error: Exception, advice: str, writes: bool) -> None:
+    found = explain(error, "writing s3://b/a", "a", writes=writes)
+    assert isinstance(found, InvalidRequestError)
+    assert advice in str(found)
+    assert "Debug source" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        by_obstore("503 Service Unavailable", "SlowDown"),
+        by_obstore("400 Bad Request", "RequestTimeout"),
+        by_obstore("403 Forbidden", "QuotaExceeded"),
+        by_obstore("507 Insufficient Storage"),
+        by_obstore("409 Conflict", "OperationAborted"),
+        silent("Generic S3 error: Error performing GET http://x/b/a in 1ms - HTTP error: error sending request"),
+        silent("Generic S3 error: HTTP error: request or response body error"),
+    ],
+)
+def test_obstores_unclear_write_may_have_happened_and_its_read_did_not(error: Exception) -> None:
+    assert type(explain(error, "writing", "a", writes=True)) is MayHaveHappenedError
+    assert type(explain(error, "reading", "a", writes=False)) is DidNotHappenError
+
+
+def test_conflicts_ranges_and_missing_objects_of_obstore_are_seen() -> None:
+    assert failure(by_obstore("412 Precondition Failed", "PreconditionFailed")).is_conflict
+    assert failure(by_obstore("409 Conflict", "ConditionalRequestConflict")).is_conflict
+    assert not failure(by_obstore("503 Service Unavailable", "SlowDown")).is_conflict
+    assert failure(by_obstore("416 Range Not Satisfiable", "InvalidRange")).is_range_past_end
+    assert failure(silent("Received non-partial response when range requested")).is_range_ignored
+    missing = by_obstore("404 Not Found", "NoSuchKey", FileNotFoundError)
+    assert type(explain(missing, "reading", "a", writes=False)) is MissingObjectError
+    assert type(explain(missing, "writing", "a", writes=True)) is MayHaveHappenedError

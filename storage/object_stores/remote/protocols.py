@@ -1,0 +1,12 @@
+"""The protocols of remote storages in URLs; a module that costs nothing to import."""
+
+from __future__ import annotations
+
+from typing import Final
+
+S3_PROTOCOLS: Final = ("s3", "s3a")
+"""S3 and its clones."""
+GCS_PROTOCOLS: Final = ("gs", "gcs")
+"""Google Cloud Storage."""
+AZURE_PROTOCOLS: Final = ("az", "abfs", "abfss")
+"""Azure Blob Storage and ADLS Gen2."""
