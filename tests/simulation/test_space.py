@@ -91,10 +91,10 @@ def test_storage_stays_near_the_state_and_one_interval_of_changes(tmp_path: Path
     [
         (0.04, KEYS, 90),
         pytest.param(0.01, KEYS, 250, marks=pytest.mark.long),
-        pytest.param(0.005, 4 * KEYS, 130, marks=pytest.mark.long),
+        pytest.param(0.005, 4 * KEYS, 130, marks=pytest.mark.rare),
         pytest.param(0.005, KEYS, 300, marks=pytest.mark.long),
         pytest.param(0.002, 4 * KEYS, 250, marks=pytest.mark.rare),
-        pytest.param(0.002, KEYS, 400, marks=pytest.mark.long),
+        pytest.param(0.002, KEYS, 400, marks=pytest.mark.rare),
         pytest.param(0.0005, KEYS, 1_000, marks=pytest.mark.rare),
         pytest.param(0.0002, KEYS, 1_500, marks=pytest.mark.rare),
     ],
@@ -124,7 +124,7 @@ def test_a_range_is_rewritten_a_part_at_a_time(tmp_path: Path) -> None:
     run.world.close()
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_base_that_was_replaced_goes_before_the_other_ranges_have_new_ones(tmp_path: Path) -> None:
     """They are folded one after another, and the log that the last one needs is older than the first one's new base."""
     run = Run(tmp_path, 0.005, RETAINED, ranges=8, log_ratio=DEFAULT_LOG_RATIO)

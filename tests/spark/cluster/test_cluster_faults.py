@@ -79,6 +79,7 @@ def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [event for event in events if event["Event"] == f"SparkListener{kind}"]
 
 
+@pytest.mark.rare
 def test_of_a_task_and_its_speculative_copy_only_one_is_in_state_and_output(tmp_path: Path) -> None:
     """Spark copies a task only to another host, so the workers have hosts of their own."""
     batches = write_input(tmp_path, 7)

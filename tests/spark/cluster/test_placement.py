@@ -161,6 +161,7 @@ def shares(partitions: int, executors: int) -> list[int]:
     return [2 * (least + (place < larger)) for place in range(executors)]
 
 
+@pytest.mark.rare
 def test_on_a_local_cluster_only_partitions_of_an_executor_that_is_decommissioned_or_excluded_move(
     tmp_path: Path,
 ) -> None:

@@ -179,7 +179,9 @@ def check_output_of_rates(directory: Path, batches: int) -> None:
     assert rows == expected_rows(len(rows) // ROWS)
 
 
-@pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL], ids=["wakes up", "is killed"])
+@pytest.mark.parametrize(
+    "end", [signal.SIGCONT, pytest.param(signal.SIGKILL, marks=pytest.mark.rare)], ids=["wakes up", "is killed"]
+)
 def test_a_driver_that_stands_still_while_it_writes_output_doubles_nothing(tmp_path: Path, end: signal.Signals) -> None:
     """Another one takes over and processes everything; whoever reads all files sees each row once."""
     expected = write_files(tmp_path, 5)

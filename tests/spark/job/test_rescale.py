@@ -25,7 +25,7 @@ def snapshot_files(job: KeyedJob) -> dict[str, int]:
 
 @pytest.mark.long
 @pytest.mark.fixed_storage  # there is something to materialize
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["rocksdb", pytest.param("hashmap", marks=pytest.mark.rare)])
 def test_a_job_restarts_with_2_then_3_then_8_partitions_and_then_with_1(
     spark: SparkSession, tmp_path: Path, backend: str
 ) -> None:

@@ -178,8 +178,11 @@ def expected(kind: str) -> list[Any]:
 @pytest.mark.parametrize(
     "kind",
     [
-        *("10", "20", "5", "10 asked", "all", "session", "timers"),
-        *("20 beside", "5 asked beside", "all beside", "session beside", "timers beside"),
+        *("10", "5 asked beside", "all", "session beside", "timers"),
+        *(
+            pytest.param(kind, marks=pytest.mark.rare)
+            for kind in ("20", "5", "10 asked", "session", "20 beside", "all beside", "timers beside")
+        ),
     ],
 )
 def test_what_is_behind_windows_gets_each_of_them_once(spark: SparkSession, tmp_path: Path, kind: str) -> None:
