@@ -114,14 +114,12 @@ def test_a_program_without_state_runs_and_its_errors_are_its_own(env: StreamExec
 
 
 @pytest.mark.long
-@pytest.mark.spark_tasks
 @pytest.mark.parametrize("small", [True, False], ids=["driver", "tasks"])
 def test_functions_run_in_the_partition_that_a_partitioner_chooses(
     env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str], small: bool
 ) -> None:
     """Of two streams before the first operator, and behind one."""
-    if not small:
-        env.configure("execution.small-batch.max-rows", 0)
+    env.configure("execution.small-batch.max-rows", 1_000 if small else 0)
     numbers = [0, 0, 1, 1, 2, 7, 7, 8, 8, 9]
     stream = env.from_collection(numbers, Types.LONG())
     parted = stream.union(stream).partition_custom(lambda key, parts: (key + 1) % parts, lambda x: x + 2)
@@ -137,6 +135,8 @@ def test_functions_run_in_the_partition_that_a_partitioner_chooses(
         assert (place, partition) == (2 - pair[1], f"placed:{place + 1}")
 
 
+@pytest.mark.long
+@pytest.mark.spark_tasks
 def test_an_error_in_rows_without_state_that_are_made_anew_is_not_lost(
     env: StreamExecutionEnvironment, rows_of_k: Any, tmp_path: Path
 ) -> None:
