@@ -26,7 +26,10 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "1500m",
+    # A machine that stands still for two minutes would cost the session: Spark takes its own executor for lost, cannot
+    # register it again in local mode, and ends ten minutes later.
+    "spark.network.timeout": "3600s",
     # Commits in 11 ms instead of 48: rename instead of create-and-rename through FileContext.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
