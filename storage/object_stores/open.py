@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.object_stores.memory import shared_memory_store
 from varvite.storage.object_stores.prefixed import substore
-from varvite.storage.object_stores.remote.protocols import AZURE_PROTOCOLS, GCS_PROTOCOLS, S3_PROTOCOLS
+from varvite.storage.object_stores.remote.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 _SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):(.*)", re.DOTALL | re.IGNORECASE)
-_SUGGESTED: Final = ("file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
+_SUGGESTED: Final = ("file", *chain.from_iterable(PROTOCOLS), "memory")
 _ALIASES: Final[Mapping[str, str]] = {
     "s3n": "s3",
     "minio": "s3",
@@ -91,7 +92,7 @@ def open_like(store: ObjectStore, url: str) -> ObjectStore:
 
 def _kind(url: str) -> str:
     scheme = url.partition(":")[0].lower()
-    return next((names[0] for names in (S3_PROTOCOLS, GCS_PROTOCOLS, AZURE_PROTOCOLS) if scheme in names), scheme)
+    return next((names[0] for names in PROTOCOLS if scheme in names), scheme)
 
 
 def _open_remote(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
