@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.harness.ceph import free_port
 from tests.stores.clouds.answering_proxy import AnsweringProxy
-from tests.stores.forking import FORKING, run_forking
+from tests.stores.clouds.checks import (
+    check_forks,
+    check_nobody_listens,
+    check_races,
+    check_refusals,
+    check_unclear_write,
+)
 from tests.stores.manual_clock import ManualClock
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varvite.storage.job.preflight import check_store
 from varvite.storage.object_stores.open import open_store
 from varvite.storage.object_stores.remote.store import RemoteStore
-from varvite.storage.transfer.claim import Claim, claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from tests.stores.clouds.azure_server import AzureServer
 
 pytestmark = pytest.mark.azure
-MINE = "a" * 32
 
 
 @pytest.fixture
@@ -45,19 +47,7 @@ def store(azure_server: AzureServer, proxy: AnsweringProxy) -> RemoteStore:
 
 @pytest.mark.long
 def test_eight_writers_race_and_one_wins_each_time(azure_server: AzureServer) -> None:
-    location = azure_server.new_location()
-    stores = [RemoteStore(location, azure_server.storage_options()) for _ in range(8)]
-    with ThreadPoolExecutor(len(stores)) as pool:
-        for number in range(200):
-            start = threading.Barrier(len(stores))
-
-            def run(me: int, number: int = number, start: threading.Barrier = start) -> bool:
-                start.wait()
-                return stores[me].put_if_absent(f"chain/{number}", b"%d" % me)
-
-            winners = [me for me, won in enumerate(pool.map(run, range(len(stores)))) if won]
-            assert len(winners) == 1
-            assert stores[0].get(f"chain/{number}") == b"%d" % winners[0]
+    check_races(azure_server.new_location(), azure_server.storage_options())
 
 
 @pytest.mark.parametrize(
@@ -83,9 +73,7 @@ def test_a_passing_answer_is_tried_again_and_only_by_the_store(
 def test_a_write_without_a_clear_answer_settles_as_won(
     store: RemoteStore, proxy: AnsweringProxy, status: int, code: str
 ) -> None:
-    proxy.answers = [("PUT", status, code, True)]
-    assert claim(store, "chain/1", MINE.encode(), MINE, SystemClock()) == Claim(won=True, body=None)
-    assert store.get("chain/1") == MINE.encode()
+    check_unclear_write(store, proxy, "PUT", status, code)
 
 
 @pytest.mark.parametrize(
@@ -100,16 +88,7 @@ def test_a_write_without_a_clear_answer_settles_as_won(
 def test_what_trying_again_cannot_cure_is_told_at_once(
     store: RemoteStore, proxy: AnsweringProxy, status: int, code: str, advice: str
 ) -> None:
-    for method, call in (
-        ("GET", lambda: store.get("warm/up")),
-        ("GET", lambda: store.list("")),
-        ("PUT", lambda: store.put("a", b"x")),
-        ("PUT", lambda: store.put_if_absent("b", b"x")),
-        ("DELETE", lambda: store.delete(["warm/up", "b"])),
-    ):
-        proxy.answers = [(method, status, code, False)]
-        with pytest.raises(InvalidRequestError, match=advice):
-            call()
+    check_refusals(store, proxy, "PUT", status, code, advice)
 
 
 def test_a_missing_container_or_a_wrong_key_is_a_clear_error(azure_server: AzureServer) -> None:
@@ -125,10 +104,7 @@ def test_a_missing_container_or_a_wrong_key_is_a_clear_error(azure_server: Azure
 def test_nobody_listens(azure_server: AzureServer) -> None:
     nowhere = azure_server.at(f"http://127.0.0.1:{free_port()}").storage_options()
     store = RemoteStore(azure_server.new_location(), nowhere, clock=ManualClock())
-    with pytest.raises(DidNotHappenError, match="no answer"):
-        store.get("a")
-    with pytest.raises(MayHaveHappenedError):
-        store.put_if_absent("a", b"")
+    check_nobody_listens(store)
 
 
 def test_a_mistyped_option_is_named_before_a_request(azure_server: AzureServer) -> None:
@@ -146,9 +122,7 @@ def test_a_name_that_azure_would_change_is_refused(azure_server: AzureServer) ->
 
 def test_a_forked_child_uses_the_store_and_so_does_its_parent(azure_server: AzureServer) -> None:
     """At its exit a child waited for ever, for the loop of its parent."""
-    done = run_forking(FORKING, azure_server.new_location(), azure_server.storage_options())
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "['child', 'parent/after', 'parent/before']"
+    check_forks(azure_server.new_location(), azure_server.storage_options())
 
 
 def test_a_url_may_name_the_account() -> None:

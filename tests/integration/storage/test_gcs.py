@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.harness.ceph import free_port
 from tests.stores.clouds.answering_proxy import AnsweringProxy
-from tests.stores.forking import FORKING, run_forking
+from tests.stores.clouds.checks import (
+    check_forks,
+    check_nobody_listens,
+    check_races,
+    check_refusals,
+    check_unclear_write,
+)
 from tests.stores.manual_clock import ManualClock
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, MissingObjectError
 from varvite.storage.job.preflight import check_store
 from varvite.storage.object_stores.open import open_store
 from varvite.storage.object_stores.remote.store import RemoteStore
-from varvite.storage.transfer.claim import Claim, claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from tests.stores.clouds.gcs_servers import GcsServer
 
 pytestmark = pytest.mark.gcs
-MINE = "a" * 32
 
 
 @pytest.fixture
@@ -46,19 +48,7 @@ def store(gcs_server: GcsServer, proxy: AnsweringProxy) -> RemoteStore:
 
 
 def test_eight_writers_race_and_one_wins_each_time(gcs_server: GcsServer) -> None:
-    location = gcs_server.new_location()
-    stores = [RemoteStore(location, gcs_server.storage_options()) for _ in range(8)]
-    with ThreadPoolExecutor(len(stores)) as pool:
-        for number in range(200):
-            start = threading.Barrier(len(stores))
-
-            def run(me: int, number: int = number, start: threading.Barrier = start) -> bool:
-                start.wait()
-                return stores[me].put_if_absent(f"chain/{number}", b"%d" % me)
-
-            winners = [me for me, won in enumerate(pool.map(run, range(len(stores)))) if won]
-            assert len(winners) == 1
-            assert stores[0].get(f"chain/{number}") == b"%d" % winners[0]
+    check_races(gcs_server.new_location(), gcs_server.storage_options())
 
 
 @pytest.mark.parametrize("size", [1000, 20 << 20], ids=["one request", "in parts"])
@@ -99,9 +89,7 @@ def test_a_passing_answer_is_tried_again_and_only_by_the_store(
 def test_a_write_without_a_clear_answer_settles_as_won(
     store: RemoteStore, proxy: AnsweringProxy, status: int, reason: str
 ) -> None:
-    proxy.answers = [("POST", status, reason, True)]
-    assert claim(store, "chain/1", MINE.encode(), MINE, SystemClock()) == Claim(won=True, body=None)
-    assert store.get("chain/1") == MINE.encode()
+    check_unclear_write(store, proxy, "POST", status, reason)
 
 
 @pytest.mark.parametrize(
@@ -115,16 +103,7 @@ def test_a_write_without_a_clear_answer_settles_as_won(
 def test_what_trying_again_cannot_cure_is_told_at_once(
     store: RemoteStore, proxy: AnsweringProxy, status: int, reason: str, advice: str
 ) -> None:
-    for method, call in (
-        ("GET", lambda: store.get("warm/up")),
-        ("GET", lambda: store.list("")),
-        ("POST", lambda: store.put("a", b"x")),
-        ("POST", lambda: store.put_if_absent("b", b"x")),
-        ("DELETE", lambda: store.delete(["warm/up", "b"])),
-    ):
-        proxy.answers = [(method, status, reason, False)]
-        with pytest.raises(InvalidRequestError, match=advice):
-            call()
+    check_refusals(store, proxy, "POST", status, reason, advice)
 
 
 def test_a_missing_bucket_is_a_clear_error(gcs_server: GcsServer) -> None:
@@ -137,10 +116,7 @@ def test_a_missing_bucket_is_a_clear_error(gcs_server: GcsServer) -> None:
 def test_nobody_listens(gcs_server: GcsServer) -> None:
     nowhere = gcs_server.storage_options(endpoint_url=f"http://127.0.0.1:{free_port()}")
     store = RemoteStore(gcs_server.new_location(), nowhere, clock=ManualClock())
-    with pytest.raises(DidNotHappenError, match="no answer"):
-        store.get("a")
-    with pytest.raises(MayHaveHappenedError):
-        store.put_if_absent("a", b"")
+    check_nobody_listens(store)
 
 
 def test_a_mistyped_option_is_named_before_a_request(gcs_server: GcsServer) -> None:
@@ -149,9 +125,7 @@ def test_a_mistyped_option_is_named_before_a_request(gcs_server: GcsServer) -> N
 
 
 def test_a_forked_child_uses_the_store_and_so_does_its_parent(gcs_server: GcsServer) -> None:
-    done = run_forking(FORKING, gcs_server.new_location(), gcs_server.storage_options())
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "['child', 'parent/after', 'parent/before']"
+    check_forks(gcs_server.new_location(), gcs_server.storage_options())
 
 
 def test_a_good_storage_passes_the_check(gcs_server: GcsServer) -> None:

@@ -6,10 +6,6 @@ reason, where it or adlfs is not installed.
 
 from __future__ import annotations
 
-import subprocess
-import time
-import urllib.error
-import urllib.request
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.harness.ceph import free_port
+from tests.stores.clouds.server_process import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,29 +56,12 @@ def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServ
     from azure.storage.blob import BlobServiceClient
 
     port = free_port()
-    process = subprocess.Popen(
-        [str(PROGRAM), "--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry",
-         "--blobHost", "127.0.0.1", "--blobPort", str(port)],
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"},
-        cwd=tmp_path_factory.mktemp("azurite"), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        server = AzureServer(f"http://127.0.0.1:{port}/{ACCOUNT}")
-        give_up = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(server.endpoint_url, timeout=5).close()
-                break
-            except urllib.error.HTTPError:
-                break
-            except OSError:
-                if time.monotonic() > give_up or process.poll() is not None:
-                    raise
-                time.sleep(0.1)
+    server = AzureServer(f"http://127.0.0.1:{port}/{ACCOUNT}")
+    command = [str(PROGRAM), "--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry",
+               "--blobHost", "127.0.0.1", "--blobPort", str(port)]  # fmt: skip
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"}
+    home = tmp_path_factory.mktemp("azurite")
+    with running_server(command, server.endpoint_url, env=environment, cwd=home):
         with BlobServiceClient.from_connection_string(server.storage_options()["connection_string"]) as client:
             client.create_container(CONTAINER)
         yield server
-    finally:
-        process.kill()
-        process.wait(timeout=30)

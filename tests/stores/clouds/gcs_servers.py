@@ -6,9 +6,7 @@ uses one carries the marker `gcs`, and is skipped, with the reason, where the pa
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import time
 import urllib.request
 import uuid
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.harness.ceph import free_port
+from tests.stores.clouds.server_process import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -47,21 +46,8 @@ class GcsServer:
 
 @contextmanager
 def _running(command: Sequence[str], endpoint_url: str) -> Generator[GcsServer]:
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        give_up = time.monotonic() + 30
-        while True:
-            try:
-                with urllib.request.urlopen(f"{endpoint_url}/storage/v1/b?project=p", timeout=5):
-                    break
-            except OSError:
-                if time.monotonic() > give_up or process.poll() is not None:
-                    raise
-                time.sleep(0.05)
+    with running_server(command, f"{endpoint_url}/storage/v1/b?project=p"):
         yield GcsServer(endpoint_url)
-    finally:
-        process.kill()
-        process.wait(timeout=30)
 
 
 @pytest.fixture(scope="session")
