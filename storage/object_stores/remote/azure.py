@@ -9,26 +9,26 @@ adlfs opens the account; requests go to the SDK's client directly, because adlfs
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.storage.object_stores.contract import ObjectMeta
 from varvite.storage.object_stores.remote.dialect import (
-    OF_ALL_FILESYSTEMS,
+    CONCURRENT_PARTS,
+    CONNECT_TIMEOUT_S,
+    PART_BYTES,
+    READ_TIMEOUT_S,
     FsspecDialect,
     Page,
-    check_names,
+    delete_each,
     only_in_this_process,
-    parameters_of,
+    run_in,
 )
-from varvite.storage.object_stores.remote.s3 import CONCURRENT_PARTS, CONNECT_TIMEOUT_S, PART_BYTES, READ_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-_DELETES_AT_A_TIME: Final = 8
 _PAGE: Final = 5000
 _NO_SUCH_BLOB: Final = "BlobNotFound"
 _IS_DIRECTORY: Final = "hdi_isfolder"
@@ -39,13 +39,9 @@ class AzureDialect(FsspecDialect):
     """Azure Blob Storage; the first segment of a path is the container."""
 
     library = "adlfs"
+    service = "Azure"
     delete_max = 256
     changed_in_names = "\\"  # a "/" to Azure
-
-    def __init__(self, kind: Any, url: str, user_options: Mapping[str, Any]) -> None:
-        """Raises `InvalidRequestError` if adlfs takes no such options."""
-        check_names(user_options, OF_ALL_FILESYSTEMS | parameters_of(kind.__init__), "of Azure")
-        super().__init__(kind, url, user_options)
 
     def options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
         timeouts = {"connection_timeout": CONNECT_TIMEOUT_S, "read_timeout": READ_TIMEOUT_S}
@@ -60,28 +56,28 @@ class AzureDialect(FsspecDialect):
         return fs
 
     def read(self, client: Any, path: str) -> bytes:
-        return _run(client, _read(client, path))
+        return run_in(client.loop, _read(client, path))
 
     def read_range(self, client: Any, path: str, offset: int, length: int) -> bytes:
-        return _run(client, _read(client, path, offset=offset, length=length))
+        return run_in(client.loop, _read(client, path, offset=offset, length=length))
 
     def write(self, client: Any, path: str, data: bytes) -> None:
-        _run(client, _write(client, path, data, overwrite=True))
+        run_in(client.loop, _write(client, path, data, overwrite=True))
 
     def create(self, client: Any, path: str, data: bytes) -> None:
-        _run(client, _write(client, path, data, overwrite=False))
+        run_in(client.loop, _write(client, path, data, overwrite=False))
 
     def upload(self, client: Any, path: str, source: Path) -> None:
         with source.open("rb") as file:
-            _run(client, _write(client, path, file, overwrite=True, max_concurrency=CONCURRENT_PARTS))
+            run_in(client.loop, _write(client, path, file, overwrite=True, max_concurrency=CONCURRENT_PARTS))
 
     def download(self, client: Any, path: str, target: Path) -> None:
         with target.open("wb") as file:
-            _run(client, _read_into(client, path, file))
+            run_in(client.loop, _read_into(client, path, file))
 
     def list_page(self, client: Any, prefix: str, start_after: str, rest: str | None) -> Page:  # noqa: ARG002
         container, _, key_prefix = prefix.partition("/")
-        blobs, following = _run(client, _list(client, container, key_prefix, rest))
+        blobs, following = run_in(client.loop, _list(client, container, key_prefix, rest))
         metas = [
             ObjectMeta(f"{container}/{blob.name}", blob.size, blob.last_modified.timestamp())
             for blob in blobs
@@ -90,12 +86,13 @@ class AzureDialect(FsspecDialect):
         return Page(metas, following)
 
     def size(self, client: Any, path: str) -> int:
-        return int(_run(client, _blob(client, path).get_blob_properties(**client._timeout_kwargs)).size)  # noqa: SLF001
+        return int(run_in(client.loop, _blob(client, path).get_blob_properties(**client._timeout_kwargs)).size)  # noqa: SLF001
 
     def delete(self, client: Any, paths: Sequence[str]) -> None:
-        for error in _run(client, _delete(client, paths)):
-            if isinstance(error, BaseException) and getattr(error, "error_code", "") != _NO_SUCH_BLOB:
-                raise error
+        def request(path: str) -> Any:
+            return _blob(client, path).delete_blob(**client._timeout_kwargs)  # noqa: SLF001
+
+        run_in(client.loop, delete_each(request, paths, lambda e: getattr(e, "error_code", "") == _NO_SUCH_BLOB))
 
 
 def _keep_open_in_children(fs: Any) -> None:
@@ -106,11 +103,6 @@ def _keep_open_in_children(fs: Any) -> None:
         if alive is not None and alive[0] is fs:
             _, close, arguments, options = finalizer.detach()
             weakref.finalize(fs, only_in_this_process(close), *arguments, **options)
-
-
-def _run(client: Any, request: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine in the loop of the filesystem."""
-    return asyncio.run_coroutine_threadsafe(request, client.loop).result()
 
 
 def _blob(client: Any, path: str) -> Any:
@@ -146,14 +138,3 @@ async def _list(client: Any, container: str, prefix: str, rest: str | None) -> t
     async for page in pages:
         return [blob async for blob in page], pages.continuation_token or None
     return [], None
-
-
-async def _delete(client: Any, paths: Sequence[str]) -> list[Any]:
-    """The errors of all deletions, and None where there was none."""
-    at_a_time = asyncio.Semaphore(_DELETES_AT_A_TIME)
-
-    async def delete(path: str) -> None:
-        async with at_a_time:
-            await _blob(client, path).delete_blob(**client._timeout_kwargs)  # noqa: SLF001
-
-    return await asyncio.gather(*map(delete, paths), return_exceptions=True)

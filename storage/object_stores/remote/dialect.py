@@ -13,16 +13,23 @@ import os
 import posixpath
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.contract import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
     from pathlib import Path
 
-
+_Answer = TypeVar("_Answer")
+CONNECT_TIMEOUT_S: Final = 5
+READ_TIMEOUT_S: Final = 20
+PART_BYTES: Final = 16 << 20
+"""A larger file is sent and fetched in parts of this size."""
+CONCURRENT_PARTS: Final = 4
+"""Parts of one file that are on their way at a time."""
+_DELETES_AT_A_TIME: Final = 8
 OF_ALL_FILESYSTEMS: Final = frozenset(
     {"batch_size", "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache"}
 )
@@ -126,6 +133,8 @@ class FsspecDialect:
     """The part that is the same for all filesystems of fsspec."""
 
     library = "fsspec"
+    service = ""
+    """The storage, for people; options that its filesystem does not take are refused. Empty: they are not known."""
     survives_fork = True
     delete_max = 100
     changed_in_names = ""
@@ -137,7 +146,12 @@ class FsspecDialect:
     """Options that bound the memory of `get_file`."""
 
     def __init__(self, kind: Any, url: str, user_options: Mapping[str, Any]) -> None:
-        """A dialect of a class of filesystems, which has no type stubs; `open` casts its instances."""
+        """A dialect of a class of filesystems, which has no type stubs; `open` casts its instances.
+
+        Raises `InvalidRequestError` if the filesystem of a service takes no such options.
+        """
+        if self.service:
+            check_names(user_options, OF_ALL_FILESYSTEMS | parameters_of(kind.__init__), f"of {self.service}")
         self._kind = kind
         # Underscored, but documented by fsspec for every implementation to define.
         self.root: str = kind._strip_protocol(url).rstrip("/")  # noqa: SLF001
@@ -169,6 +183,34 @@ class FsspecDialect:
 
     def download(self, client: Filesystem, path: str, target: Path) -> None:
         client.get_file(path, str(target), **self.get_file_options)
+
+
+def run_in(loop: Any, request: Coroutine[Any, Any, _Answer]) -> _Answer:
+    """Run a coroutine in the loop of a filesystem."""
+    asyncio: Any = importlib.import_module("asyncio")  # loaded by those who have such a loop
+    return asyncio.run_coroutine_threadsafe(request, loop).result()
+
+
+async def delete_each(
+    delete: Callable[[str], Coroutine[Any, Any, Any]], paths: Sequence[str], is_missing: Callable[[Exception], bool]
+) -> None:
+    """Delete objects by a request each, a few at a time. Raises the first error that says more than a missing object.
+
+    Args:
+        delete: The request to delete the object of a path.
+        paths: Of the objects.
+        is_missing: Answers whether an error says that there is no such object.
+    """
+    asyncio: Any = importlib.import_module("asyncio")
+    at_a_time = asyncio.Semaphore(_DELETES_AT_A_TIME)
+
+    async def limited(path: str) -> None:
+        async with at_a_time:
+            await delete(path)
+
+    for error in await asyncio.gather(*map(limited, paths), return_exceptions=True):
+        if isinstance(error, BaseException) and not (isinstance(error, Exception) and is_missing(error)):
+            raise error
 
 
 def parameters_of(function: Any) -> set[str]:

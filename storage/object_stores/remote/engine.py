@@ -11,7 +11,7 @@ import importlib.util
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.remote.azure import AzureDialect
@@ -25,7 +25,7 @@ from varvite.storage.object_stores.remote.s3_options import ObstoreOptions, Surr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-from varvite.storage.object_stores.remote.dialect import Dialect
+    from varvite.storage.object_stores.remote.dialect import Dialect
 
 _log: Final = logging.getLogger(__name__)
 ENGINE: Final = "engine"
@@ -34,16 +34,33 @@ OBSTORE, S3FS = "obstore", "s3fs"
 _INSTALL: Final = "pip install 'varvite[s3]'"
 
 
+class _Cloud(NamedTuple):
+    """A storage with one client, which is a filesystem of fsspec."""
+
+    dialect: type[GcsDialect | AzureDialect]
+    module: str
+    filesystem: str
+    """The class, in the module."""
+    extra: str
+    """The extra that installs it."""
+
+
+_CLOUDS: Final[Mapping[str, _Cloud]] = {
+    **dict.fromkeys(GCS_PROTOCOLS, _Cloud(GcsDialect, "gcsfs.core", "GCSFileSystem", "gcs")),
+    **dict.fromkeys(AZURE_PROTOCOLS, _Cloud(AzureDialect, "adlfs", "AzureBlobFileSystem", "azure")),
+}
+"""By protocol."""
+
+
 def dialect_of(url: str, storage_options: Mapping[str, Any], *, exclusive_create: bool) -> Dialect:
     """The dialect for a URL with these options; connects to nothing.
 
     Raises `InvalidRequestError` if there is none, its package is missing, or it takes no such options.
     """
     protocol = url.partition("://")[0]
-    if protocol in GCS_PROTOCOLS:
-        return GcsDialect(_class_in("gcsfs.core", "GCSFileSystem", protocol, "gcs"), url, storage_options)
-    if protocol in AZURE_PROTOCOLS:
-        return AzureDialect(_class_in("adlfs", "AzureBlobFileSystem", protocol, "azure"), url, storage_options)
+    cloud = _CLOUDS.get(protocol)
+    if cloud is not None:
+        return cloud.dialect(_class_of(cloud, protocol), url, storage_options)
     if protocol not in S3_PROTOCOLS:
         return GenericDialect(_filesystem_class(protocol), url, storage_options, exclusive_create=exclusive_create)
     chosen = _choose(url, storage_options)
@@ -55,10 +72,9 @@ def dialect_of(url: str, storage_options: Mapping[str, Any], *, exclusive_create
 def packages_of(url: str, storage_options: Mapping[str, Any]) -> tuple[str, ...]:
     """The packages to import ahead for a URL, in a process that will fork and itself makes no request."""
     protocol = url.partition("://")[0]
-    if protocol in GCS_PROTOCOLS:
-        return (GcsDialect.library,)
-    if protocol in AZURE_PROTOCOLS:
-        return (AzureDialect.library,)
+    cloud = _CLOUDS.get(protocol)
+    if cloud is not None:
+        return (cloud.dialect.library,)
     if protocol not in S3_PROTOCOLS:
         return ()
     return (OBSTORE if isinstance(_choose(url, storage_options), ObstoreOptions) else S3FS,)
@@ -128,13 +144,14 @@ def _filesystem_class(protocol: str) -> Any:
         raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; {advice}") from error
 
 
-def _class_in(module: str, name: str, protocol: str, extra: str) -> Any:
-    """The class of filesystems in a module, of the package of an extra.
+def _class_of(cloud: _Cloud, protocol: str) -> Any:
+    """The class of a cloud's filesystems.
 
     Not that of fsspec's registry: gcsfs's there asks Google's control service by gRPC for the kind of each bucket, and
     waits for 60 s where there is none.
     """
     try:
-        return getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(cloud.module), cloud.filesystem)
     except ImportError as error:
-        raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; pip install 'varvite[{extra}]'") from error
+        advice = f"pip install 'varvite[{cloud.extra}]'"
+        raise InvalidRequestError(f"{protocol}:// cannot be opened: {error}; {advice}") from error

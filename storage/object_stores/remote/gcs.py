@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib
 import io
@@ -19,14 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 from varvite.storage.clock import SystemTokens
 from varvite.storage.object_stores.contract import ObjectMeta
 from varvite.storage.object_stores.remote.dialect import (
-    OF_ALL_FILESYSTEMS,
+    CONNECT_TIMEOUT_S,
+    PART_BYTES,
+    READ_TIMEOUT_S,
     FsspecDialect,
     Page,
-    check_names,
+    delete_each,
     only_in_this_process,
-    parameters_of,
+    run_in,
 )
-from varvite.storage.object_stores.remote.s3 import CONNECT_TIMEOUT_S, PART_BYTES, READ_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _ERROR_BYTES_MAX: Final = 300
 _OBJECT: Final = "b/{}/o/{}"
-_DELETES_AT_A_TIME: Final = 8
 
 
 class GcsError(Exception):
@@ -67,12 +66,11 @@ class GcsDialect(FsspecDialect):
     """Google Cloud Storage; the first segment of a path is the bucket."""
 
     library = "gcsfs"
+    service = "Google Cloud Storage"
 
     def __init__(
         self, kind: Any, url: str, user_options: Mapping[str, Any], *, tokens: TokenSource | None = None
     ) -> None:
-        """Raises `InvalidRequestError` if gcsfs takes no such options."""
-        check_names(user_options, OF_ALL_FILESYSTEMS | parameters_of(kind.__init__), "of Google Cloud Storage")
         super().__init__(kind, url, user_options)
         self._tokens = tokens or SystemTokens()
 
@@ -149,21 +147,10 @@ class GcsDialect(FsspecDialect):
         return int(client.call("GET", _OBJECT, *path.split("/", 1), json_out=True, fields="size")["size"])
 
     def delete(self, client: Any, paths: Sequence[str]) -> None:
-        run: Any = importlib.import_module("fsspec.asyn").sync
-        for error in run(client.loop, _delete, client, paths):
-            if isinstance(error, BaseException) and not (isinstance(error, GcsError) and error.is_missing):
-                raise error
+        def request(path: str) -> Any:
+            return client._call("DELETE", _OBJECT, *path.split("/", 1))  # noqa: SLF001
 
-
-async def _delete(client: Any, paths: Sequence[str]) -> list[Any]:
-    """The errors of all deletions, and None where there was none."""
-    at_a_time = asyncio.Semaphore(_DELETES_AT_A_TIME)
-
-    async def delete(path: str) -> None:
-        async with at_a_time:
-            await client._call("DELETE", _OBJECT, *path.split("/", 1))  # noqa: SLF001
-
-    return await asyncio.gather(*map(delete, paths), return_exceptions=True)
+        run_in(client.loop, delete_each(request, paths, lambda e: isinstance(e, GcsError) and e.is_missing))
 
 
 async def _request(client: Any, method: str, path: str, *arguments: str, **options: Any) -> tuple[Any, ...]:

@@ -15,9 +15,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from varvite.storage.object_stores.contract import ObjectMeta
-from varvite.storage.object_stores.remote.dialect import Page
+from varvite.storage.object_stores.remote.dialect import CONCURRENT_PARTS, PART_BYTES, Page
 from varvite.storage.object_stores.remote.errors import NO_SUCH_OBJECT
-from varvite.storage.object_stores.remote.s3 import CONCURRENT_PARTS, PART_BYTES, not_deleted
+from varvite.storage.object_stores.remote.s3 import not_deleted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from varvite.storage.errors import InvalidRequestError, MayHaveHappenedError
 from varvite.storage.object_stores.contract import ObjectMeta
 from varvite.storage.object_stores.remote.dialect import (
+    CONCURRENT_PARTS,
+    CONNECT_TIMEOUT_S,
     OF_ALL_FILESYSTEMS,
+    PART_BYTES,
+    READ_TIMEOUT_S,
     FsspecDialect,
     Page,
     check_names,
@@ -30,8 +34,6 @@ if TYPE_CHECKING:
     from varvite.storage.errors import VarviteError
     from varvite.storage.object_stores.remote.dialect import Filesystem
 
-CONNECT_TIMEOUT_S: Final = 5
-READ_TIMEOUT_S: Final = 20
 _CONFIG: Final[Mapping[str, Any]] = {
     "connect_timeout": CONNECT_TIMEOUT_S,
     "read_timeout": READ_TIMEOUT_S,
@@ -43,10 +45,6 @@ _CONFIG: Final[Mapping[str, Any]] = {
 _MAPPINGS: Final = ("client_kwargs", "config_kwargs", "s3_additional_kwargs")
 DIRECTORY_BUCKET: Final = "--x-s3"
 """The suffix of bucket names of S3 Express. Such buckets refuse StartAfter, and a prefix that does not end with "/"."""
-PART_BYTES: Final = 16 << 20
-"""A larger file is sent and fetched in parts of this size."""
-CONCURRENT_PARTS: Final = 4
-"""Parts of one file that are on their way at a time."""
 
 
 class _S3Filesystem(Protocol):

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from varvite.storage.object_stores.remote.s3 import CONNECT_TIMEOUT_S, DIRECTORY_BUCKET, READ_TIMEOUT_S
+from varvite.storage.object_stores.remote.dialect import CONNECT_TIMEOUT_S, READ_TIMEOUT_S
+from varvite.storage.object_stores.remote.s3 import DIRECTORY_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
