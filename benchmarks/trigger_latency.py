@@ -144,10 +144,10 @@ class Triggers:
     spark: Any
     system: str
     rows: int
-    storage: str
     home: Path
     state: StateLocation
-    checkpoint: str
+    checkpoint: str | None
+    """None: the query names no place."""
     found_ms: list[float] = field(default_factory=list)
     ways: set[str] = field(default_factory=set)
 
@@ -189,7 +189,6 @@ class Triggers:
         frame = frame.select(
             F.format_string("key-%09d", number).alias("key"), (F.col("value") % 1000 / 100).alias("price")
         )
-        at_checkpoint = self.system not in VARVITE or self.storage == LOCAL
         if self.system in VARVITE:
             writer: Any = self._varvite(frame)
         elif self.system == GROUP_BY:
@@ -198,7 +197,7 @@ class Triggers:
             writer = frame.writeStream.format("noop")
         if interval_ms:
             writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
-        return (writer.option("checkpointLocation", self.checkpoint) if at_checkpoint else writer).start()
+        return (writer.option("checkpointLocation", self.checkpoint) if self.checkpoint else writer).start()
 
     def _varvite(self, frame: Any) -> Any:
         way, _, backend = self.system.partition("-")
@@ -252,15 +251,8 @@ def run_case(parameters: Parameters) -> Figures:
 def triggers_of(spark: Any, system: str, rows: int, storage: str, home: Path) -> Triggers:
     """The triggers of a system with places of its own."""
     home.mkdir()
-    return Triggers(
-        spark,
-        system,
-        rows,
-        storage,
-        home,
-        StateLocation.new(storage, home),
-        spark_location(storage, home / "checkpoint"),
-    )
+    checkpoint = None if storage == S3 and system in VARVITE else spark_location(storage, home / "checkpoint")
+    return Triggers(spark, system, rows, home, StateLocation.new(storage, home), checkpoint)
 
 
 def back_to_back(triggers: Sequence[Triggers], size: Size) -> Figures:

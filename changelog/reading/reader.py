@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.tiles import key_range
 from varvite.changelog.operator_state.image_source import read_images
 from varvite.changelog.reading.checkpoints import (
     SAVEPOINT,
@@ -184,7 +185,10 @@ class StateReader:
         They are those of the tiles; where there is no snapshot yet, those of the operator's partitions.
         """
         layout, selected = self.layout(operator), self.selected(key_groups)
-        partitions = [-(-p * self.job.max_parallelism // layout.parallelism) for p in range(layout.parallelism)]
+        partitions = [
+            key_range(partition, layout.parallelism, self.job.max_parallelism)[0]
+            for partition in range(layout.parallelism)
+        ]
         edges = {selected.start, selected.stop}
         for tile in self.view.tiles_for(layout.uid, selected.start, selected.stop):
             edges |= {tile.low, tile.high}

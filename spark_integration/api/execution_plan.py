@@ -45,11 +45,12 @@ def _node(
     of_node = settings.of(node)
     name = of_node.name or node.kind
     described: dict[str, Any] = {"id": numbers[node], "type": name, "pact": pact, "contents": name}
-    described["parallelism"] = of_node.parallelism or parallelism
-    strategy = "FORWARD"
     if isinstance(node, KeyedTransformation):
         strategy = "CUSTOM" if node.plan.by_partition else "HASH"
         described["parallelism"] = settings.with_parallelism(parallelism).parallelism_of(node)
+    else:
+        strategy = "FORWARD"
+        described["parallelism"] = of_node.parallelism or parallelism
     if node.inputs:
         described["predecessors"] = [
             {"id": numbers[before], "ship_strategy": strategy, "side": "second"}

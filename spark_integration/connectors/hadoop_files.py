@@ -134,9 +134,7 @@ class HadoopDirectory:
         Raises `MayHaveHappenedError`.
         """
         try:
-            with self._translated("writing", name):
-                manager = self._manager("CheckpointFileManager")
-            self._write_whole(manager, name, data, overwrite=False)
+            self._write_whole("CheckpointFileManager", name, data, overwrite=False)
         except FileExistsError:
             return False
         return True
@@ -149,19 +147,17 @@ class HadoopDirectory:
         """
         # The manager that renames by FileSystem leaves the old file where it is, and says nothing.
         try:
-            with self._translated("writing", name):
-                manager = self._manager("FileContextBasedCheckpointFileManager")
+            self._write_whole("FileContextBasedCheckpointFileManager", name, data, overwrite=True)
         except MayHaveHappenedError as error:
             if _NO_FILE_CONTEXT not in str(error):
                 raise
             self.delete(name)
             self.create_whole(name, data)
-        else:
-            self._write_whole(manager, name, data, overwrite=True)
 
-    def _write_whole(self, manager: Any, name: str, data: bytes, *, overwrite: bool) -> None:
+    def _write_whole(self, manager: str, name: str, data: bytes, *, overwrite: bool) -> None:
+        """Write a file by one of Spark's file managers, which it names."""
         with self._translated("writing", name):
-            stream = manager.createAtomic(self._path(name), overwrite)
+            stream = self._manager(manager).createAtomic(self._path(name), overwrite)
             try:
                 stream.write(bytearray(data))
             except BaseException:

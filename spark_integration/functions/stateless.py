@@ -70,7 +70,7 @@ class PartitionSelector(KeySelector[Any, int]):
     """Takes the partition that a partitioner chooses for the key of an element."""
 
     partitions = 1
-    """Number of partitions; set before `open`."""
+    """Number of partitions; set before the first element."""
 
     def __init__(self, partitioner: Partitioner | Callable[[Any, int], int], key_selector: Any) -> None:
         self._partitioner = partitioner

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from varvite.changelog.chain.tiles import key_range
 from varvite.changelog.types.factory import parse_type_string
 from varvite.changelog.types.key_wire import key_writer
 from varvite.spark_integration.elements.input_errors import UnreadableInputError, reading
@@ -127,7 +128,7 @@ class HarnessInput:
     def _key_group(self, stored: Any) -> int:
         parallelism, max_parallelism = self._request.parallelism, self._request.max_parallelism
         if self._plan.job.operators[0].by_partition:
-            return (stored * max_parallelism + parallelism - 1) // parallelism
+            return key_range(stored, parallelism, max_parallelism)[0]
         return zlib.crc32(self._key_bytes(stored)) % max_parallelism
 
     def _partition(self, key_group: int) -> int:

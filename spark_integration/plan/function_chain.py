@@ -134,14 +134,14 @@ class FunctionChain:
             if step.output is not None:
                 self._runs.append(_conform(step.output, step.name))
         if self._key is not None:
-            function = self._load(self._key.name, self._key.function, self._key.partitions)
+            function = self._load(self._key.name, self._key.function)
+            if self._key.partitions is not None:
+                function.partitions = self._key.partitions
             self._key_of = method_of(function, KeySelector, "get_key")
 
-    def _load(self, name: str, pickled: bytes, partitions: int | None = None) -> Any:
+    def _load(self, name: str, pickled: bytes) -> Any:
         try:
             function = cloudpickle.loads(pickled)
-            if partitions is not None:
-                function.partitions = partitions
             self._functions.append(function)
             if isinstance(function, Function):
                 state: Any = NoKeyedState()

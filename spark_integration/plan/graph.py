@@ -171,7 +171,7 @@ def _operator(graph: _Graph, meeting: Meeting, uid: str) -> OperatorPlan:
         node.plan,
         uid=uid,
         name=node_settings.name or uid,
-        parallelism=settings.partitions_of(node) or node.plan.parallelism or node_settings.parallelism,
+        parallelism=settings.chosen_parallelism_of(node),
         timestamp_column=column,
         prepare=node.plan.prepare and node.plan.prepare.with_event_time(column),
         input=_input_of(meeting, meetings, graph.nodes, graph.sourced),

@@ -190,8 +190,11 @@ class GraphSettings:
 
     def parallelism_of(self, operator: KeyedTransformation) -> int:
         """The partitions of a stateful operator. Raises as `partitions_of`."""
-        set_here = operator.plan.parallelism or self.of(operator).parallelism
-        return self.partitions_of(operator) or set_here or self._parallelism
+        return self.chosen_parallelism_of(operator) or self._parallelism
+
+    def chosen_parallelism_of(self, operator: KeyedTransformation) -> int | None:
+        """The partitions of a stateful operator; None: as many as the job has. Raises as `partitions_of`."""
+        return self.partitions_of(operator) or operator.plan.parallelism or self.of(operator).parallelism
 
     def partitions_of(self, operator: KeyedTransformation) -> int | None:
         """The partitions among which `partition_custom` chooses: as many as the step behind it has.

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from varvite.changelog.chain.tiles import key_range
 from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
 
 if TYPE_CHECKING:
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
 
 # Arrow makes these functions at import, so type checkers do not see them.
 _compute: Any = pyarrow.compute
-
-
-def first_group(partition: int, parallelism: int, max_parallelism: int) -> int:
-    """The first key group of a partition."""
-    return -(-partition * max_parallelism // parallelism)
 
 
 def by_partition(
@@ -54,7 +50,7 @@ def by_partition(
     ends: list[int] = np.searchsorted(numbers, np.arange(parallelism + 1)).tolist()
     return [
         [
-            *_copies(copies, first_group(partition, parallelism, max_parallelism), rows_max),
+            *_copies(copies, key_range(partition, parallelism, max_parallelism)[0], rows_max),
             *_batches(rows.slice(start, end - start), rows_max),
         ]
         for partition, (start, end) in enumerate(pairwise(ends))

@@ -7,7 +7,7 @@ trigger is called for each element (`any_trigger_operator`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from varvite.changelog.api.descriptors import ReducingStateDescriptor
 from varvite.changelog.types.factory import Types
@@ -146,19 +146,21 @@ class CountTrigger(_MergingTrigger):
 
 
 @dataclass(frozen=True, init=False)
-class ContinuousEventTimeTrigger(_MergingTrigger):
-    """Fires whenever the watermark passes a multiple of the interval, and at the end of the window."""
-
+class _IntervalTrigger(_MergingTrigger):
     interval_ms: int
 
     def __init__(self, interval: TimeSpan) -> None:
         """Raises `InvalidRequestError` for no span of time."""
         object.__setattr__(self, "interval_ms", span_ms(interval, "the interval of a trigger"))
 
-    @staticmethod
-    def of(interval: TimeSpan) -> ContinuousEventTimeTrigger:
+    @classmethod
+    def of(cls, interval: TimeSpan) -> Self:
         """The trigger. Raises `InvalidRequestError` for no span of time."""
-        return ContinuousEventTimeTrigger(interval)
+        return cls(interval)
+
+
+class ContinuousEventTimeTrigger(_IntervalTrigger):
+    """Fires whenever the watermark passes a multiple of the interval, and at the end of the window."""
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
@@ -194,20 +196,8 @@ class ContinuousEventTimeTrigger(_MergingTrigger):
             fires.clear()
 
 
-@dataclass(frozen=True, init=False)
-class ContinuousProcessingTimeTrigger(_MergingTrigger):
+class ContinuousProcessingTimeTrigger(_IntervalTrigger):
     """Fires whenever the time of the batch passes a multiple of the interval, and at the end of the window."""
-
-    interval_ms: int
-
-    def __init__(self, interval: TimeSpan) -> None:
-        """Raises `InvalidRequestError` for no span of time."""
-        object.__setattr__(self, "interval_ms", span_ms(interval, "the interval of a trigger"))
-
-    @staticmethod
-    def of(interval: TimeSpan) -> ContinuousProcessingTimeTrigger:
-        """The trigger. Raises `InvalidRequestError` for no span of time."""
-        return ContinuousProcessingTimeTrigger(interval)
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
         fires = ctx.get_partitioned_state(_FIRE_TIME)

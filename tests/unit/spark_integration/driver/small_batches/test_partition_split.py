@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varvite.spark_integration.driver.small_batches.partition_split import by_partition, first_group, in_order_of_time
+from varvite.changelog.chain.tiles import key_range
+from varvite.spark_integration.driver.small_batches.partition_split import by_partition, in_order_of_time
 from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
 
 MAX = 128
@@ -38,7 +39,7 @@ def test_each_partition_has_the_broadcast_rows_and_then_its_own_in_order(
     divided = by_partition(batches, parallelism, MAX)
     assert len(divided) == parallelism
     for partition, found in enumerate(divided):
-        copies = [(row, first_group(partition, parallelism, MAX)) for row, group in numbered if group is None]
+        copies = [(row, key_range(partition, parallelism, MAX)[0]) for row, group in numbered if group is None]
         own = [(row, g) for row, g in numbered if g is not None and g * parallelism // MAX == partition]
         assert read(found) == copies + own
         assert all(b.num_rows for b in found)
@@ -48,7 +49,7 @@ def test_each_partition_has_the_broadcast_rows_and_then_its_own_in_order(
 def test_the_first_group_is_the_lowest_of_the_partition(parallelism: int) -> None:
     for partition in range(parallelism):
         owned = [g for g in range(MAX) if g * parallelism // MAX == partition]
-        assert first_group(partition, parallelism, MAX) == min(owned)
+        assert key_range(partition, parallelism, MAX)[0] == min(owned)
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us", "UTC")], ids=str)
