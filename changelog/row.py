@@ -172,9 +172,10 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
         raise ValueError(f"field names {list(names)} are not unique")
     shadowed = {"count", "index"}  # methods of tuple that fields replace
     # Descriptors of a named tuple read a field of any tuple without a call of Python: 0.05 µs in place of 0.4.
-    by_position: dict[str, Any] = _named_tuple("Fields", [f"f{position}" for position in range(len(names))]).__dict__
+    # The class is kept until they are read: its dictionary does not keep it, and garbage collection empties that.
+    fields = _named_tuple("Fields", [f"f{position}" for position in range(len(names))])
     getters: dict[str, Any] = {
-        name: by_position[f"f{position}"]
+        name: fields.__dict__[f"f{position}"]
         for position, name in enumerate(names)
         if name in shadowed or not hasattr(Row, name)
     }
