@@ -19,21 +19,21 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tests.integration.tables.iceberg_warehouse import Warehouse
+from tests.integration.tables.iceberg_warehouse import catalog_properties
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.kafka.sink import KafkaSink
 from varvite.spark_integration.connectors.sink import Sink
 from varvite.spark_integration.connectors.tables.delta_sink import DeltaSink
 from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
 from varvite.spark_integration.connectors.tables.postgres_sink import PostgresSink
-from varvite.storage.errors import VarviteError
+from varvite.storage.errors import DidNotHappenError, VarviteError
 
 SCHEMA = StructType([StructField("value", StringType())])
 SINKS: dict[str, Callable[..., Sink]] = {
     "kafka": lambda servers, topic, delivery: KafkaSink(servers, topic, delivery=delivery),
     "delta": lambda path, keys: DeltaSink(path, keys=keys.split()),
     "iceberg": lambda home, keys: IcebergSink(
-        "d.t", catalog="c", properties=Warehouse(Path(home)).properties, keys=keys.split()
+        "d.t", catalog="c", properties=catalog_properties(Path(home)), keys=keys.split()
     ),
     "postgres": lambda conninfo, keys: PostgresSink(conninfo, "output", keys=keys.split()),
 }
@@ -123,7 +123,11 @@ class Driver:
 def main(home: Path, seed: int, sink: str, *arguments: str) -> None:
     """Run until somebody kills or fences the process."""
     chance = random.Random(seed)
-    driver = Driver(home, SINKS[sink](*arguments), chance)
+    try:
+        driver = Driver(home, SINKS[sink](*arguments), chance)
+    except DidNotHappenError as error:
+        say(f"REFUSED {error}")
+        return
     batch = driver.first_batch()
     say("READY")
     try:

@@ -25,8 +25,22 @@ class Trial:
         self.chance = random.Random(seed)
         self.logs: list[Path] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """A run that has begun its first batch."""
+    def start(self, stopped: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        """A run that has begun its first batch.
+
+        A stopped run may hold a lock (of SQLite, Iceberg's catalogue) for which its successor waits in vain. Then that
+        is refused, as it should be, and started again when the others have been woken.
+        """
+        process = self._start()
+        if process is None:
+            assert stopped, self.logs[-1].read_text()
+            wake(stopped)
+            process = self._start()
+        assert process is not None, self.logs[-1].read_text()
+        return process
+
+    def _start(self) -> subprocess.Popen[bytes] | None:
+        """A run; None if its start was refused."""
         self.logs.append(self.home / f"log-{len(self.logs)}")
         arguments = (str(self.home), str(self.chance.randrange(1 << 30)), *self.sink)
         with self.logs[-1].open("wb") as log:
@@ -34,6 +48,8 @@ class Trial:
             process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + 120
         while b"READY" not in self.logs[-1].read_bytes():
+            if process.poll() == 0 and b"REFUSED" in self.logs[-1].read_bytes():
+                return None
             assert process.poll() is None, self.logs[-1].read_text()
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -42,13 +58,9 @@ class Trial:
     def run(self, kills: int) -> None:
         stopped: list[subprocess.Popen[bytes]] = []
         for _ in range(kills):
-            process = self.start()
+            process = self.start(stopped)
             time.sleep(self.chance.uniform(0, 0.25))
-            for older in stopped:  # it wakes up beside its successor
-                older.send_signal(signal.SIGCONT)
-            for older in stopped:
-                assert older.wait(60) == 0
-            stopped = []
+            wake(stopped)  # beside its successor
             if self.chance.random() < 0.3:
                 process.send_signal(signal.SIGSTOP)
                 stopped.append(process)
@@ -58,7 +70,7 @@ class Trial:
         for older in stopped:
             older.kill()
             older.wait()
-        last = self.start()
+        last = self.start([])
         time.sleep(0.5)
         last.kill()
         last.wait()
@@ -71,3 +83,12 @@ class Trial:
 
     def words(self) -> Counter[str]:
         return Counter(line.split()[0] for log in self.logs for line in log.read_text().splitlines() if line)
+
+
+def wake(stopped: list[subprocess.Popen[bytes]]) -> None:
+    """Wake stopped runs, and wait until they notice that they have a successor."""
+    for run in stopped:
+        run.send_signal(signal.SIGCONT)
+    for run in stopped:
+        assert run.wait(60) == 0
+    stopped.clear()

@@ -12,16 +12,17 @@ from tests.integration.tables.delta_table import struct
 from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
 
 
+def catalog_properties(home: Path) -> dict[str, str]:
+    """Properties of the catalogue in a directory."""
+    return {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
+
+
 class Warehouse:
     """A catalogue, and the sinks of one job that write to its table `d.t`."""
 
     def __init__(self, home: Path) -> None:
         (home / "warehouse").mkdir(parents=True, exist_ok=True)
-        self.properties = {
-            "type": "sql",
-            "uri": f"sqlite:///{home}/catalog.db",
-            "warehouse": f"file://{home}/warehouse",
-        }
+        self.properties = catalog_properties(home)
         self.job = uuid.uuid4().hex
         self.catalog: Catalog = load_catalog("c", **self.properties)
         self.catalog.create_namespace_if_not_exists("d")
