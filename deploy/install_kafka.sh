@@ -13,13 +13,8 @@ readonly STAMP="kafka $KAFKA, connector $CONNECTOR"
 if [ "$(cat "$TARGET/versions" 2>/dev/null || true)" = "$STAMP" ]; then
     exit 0
 fi
-if ! command -v mvn >/dev/null 2>&1 && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Acquire::Retries=3 maven
-fi
-if ! command -v mvn >/dev/null 2>&1; then
-    echo "Kafka's jars are not there, and there is no mvn to get them with; this script installs it only as root with" >&2
-    echo "apt. The tests that need Kafka will be skipped." >&2
+if ! "$(dirname "${BASH_SOURCE[0]}")/ensure_maven.sh"; then
+    echo "The tests that need Kafka will be skipped." >&2
     exit 3
 fi
 

@@ -22,6 +22,7 @@ from tests.short_lived_java import set_java_options
 from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
 from tests.stores.clouds.azure_server import azure_server
 from tests.stores.clouds.gcs_servers import careless_gcs_server, gcs_server
+from tests.stores.clouds.hdfs_server import hdfs_server
 from tests.stores.kafka_broker import kafka
 from tests.stores.postgres_server import postgres
 from tests.stores.s3_servers import ceph_cluster, ceph_server, engine, moto_server
@@ -33,6 +34,7 @@ __all__ = [
     "ceph_server",
     "engine",
     "gcs_server",
+    "hdfs_server",
     "kafka",
     "moto_server",
     "postgres",

@@ -56,8 +56,8 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
 
     Args:
         url: A path, `file:///path` (taken as it stands, `%20` is not a space), `s3://bucket/path`,
-            `gs://bucket/path`, `abfss://container@account.dfs.core.windows.net/path`, `memory://name` (one store per
-            name in this process, for tests), or any other URL of fsspec.
+            `gs://bucket/path`, `abfss://container@account.dfs.core.windows.net/path`, `hdfs://nameservice/path`,
+            `memory://name` (one store per name in this process, for tests), or any other URL of fsspec.
         storage_options: fsspec's options for the URL's filesystem. `exclusive_create=True` vouches that
             `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic. `engine` is the client of S3:
             `obstore`, or `s3fs`; by default the first that is installed and supports the other options.
@@ -106,7 +106,7 @@ def _open_remote(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
         suggestion = f"did you mean {_ALIASES.get(close[0], close[0])}://? " if close else ""
         raise InvalidRequestError(
             f"{scheme}:// is no known kind of storage; {suggestion}supported are paths and file:// of a local or "
-            "shared filesystem, s3://, gs:// and abfss://. Another filesystem of fsspec is possible if its "
+            "shared filesystem, s3://, gs://, abfss:// and hdfs://. Another filesystem of fsspec is possible if its "
             "put-if-absent is atomic, which the storage option exclusive_create=True vouches"
         )
     exclusive_create = bool(options.pop("exclusive_create", False))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tests.stores.clouds.azure_server import AzureServer
     from tests.stores.clouds.gcs_servers import GcsServer
+    from tests.stores.clouds.hdfs_server import HdfsServer
     from tests.stores.s3_servers import S3Server
 
 KEYS = open_keyring("environment", {KEY_VARIABLE: "ab" * 32})
@@ -71,13 +72,14 @@ def encrypted(inner: ObjectStore) -> ObjectStore:
         ),
         pytest.param("gcs", marks=pytest.mark.gcs),
         pytest.param("azure", marks=pytest.mark.azure),
+        pytest.param("hdfs", marks=[pytest.mark.hdfs, pytest.mark.rare]),
     ]
 )
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     """Every implementation."""
     kind = str(request.param)
-    if kind in {"gcs", "azure"}:
-        cloud: GcsServer | AzureServer = request.getfixturevalue(f"{kind}_server")
+    if kind in {"gcs", "azure", "hdfs"}:
+        cloud: GcsServer | AzureServer | HdfsServer = request.getfixturevalue(f"{kind}_server")
         return Subject(RemoteStore(cloud.new_location(), cloud.storage_options()), 405, cloud.storage_options())
     server: S3Server | None = None
     if kind.endswith("memory"):
@@ -118,8 +120,9 @@ class TestObjectStore(ObjectStoreContract):
 
     @pytest.fixture
     def odd_names(self, subject: Subject) -> tuple[str, ...]:
-        is_azure = subject.store.url.startswith("az://")  # it refuses a backslash (tests/integration/storage)
-        return tuple(name for name in ODD_NAMES if not is_azure or "\\" not in name)
+        # Refused (tests/integration/storage).
+        refused = {"az": "\\", "hdfs": ":"}.get(subject.store.url.partition("://")[0])
+        return tuple(name for name in ODD_NAMES if refused is None or refused not in name)
 
     @pytest.fixture
     def secrets(self, subject: Subject) -> tuple[str, ...]:

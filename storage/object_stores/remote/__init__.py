@@ -1,4 +1,4 @@
-"""The store on a remote URL: S3 through obstore or s3fs, Google Cloud Storage, Azure, and any of fsspec.
+"""The store on a remote URL: S3 through obstore or s3fs, Google Cloud Storage, Azure, HDFS, and any of fsspec.
 
 Invariants: I1 (the storage's own durability), I10 (retries, request sizes and timeouts are bounded).
 
@@ -9,6 +9,7 @@ Invariants: I1 (the storage's own durability), I10 (retries, request sizes and t
 | `engine` | the choice of the client library for a URL |
 | `errors` | the meaning of a client's exception: all error codes and exception names |
 | `gcs` | the dialect of Google Cloud Storage through gcsfs |
+| `hdfs` | the dialect of HDFS through hdfs-native |
 | `obstore_s3` | the dialect of S3 and its clones through obstore |
 | `process_clients` | the rule for clients in processes that fork |
 | `protocols` | the protocols of remote storages in URLs |

@@ -83,7 +83,7 @@ class Dialect(Protocol):
     delete_max: int
     """The largest number of objects that one call of `delete` deletes."""
     changed_in_names: str
-    """Characters that the storage replaces in names, so that names with them are refused."""
+    """Characters that names in the storage cannot have, or that it replaces: names with them are refused."""
 
     def open(self) -> Any:
         """Make a client; connects to nothing.

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import logging
 import os
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -17,8 +18,15 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.remote.azure import AzureDialect
 from varvite.storage.object_stores.remote.dialect import GenericDialect
 from varvite.storage.object_stores.remote.gcs import GcsDialect
+from varvite.storage.object_stores.remote.hdfs import HdfsDialect
 from varvite.storage.object_stores.remote.obstore_s3 import ObstoreDialect
-from varvite.storage.object_stores.remote.protocols import AZURE_PROTOCOLS, GCS_PROTOCOLS, S3_PROTOCOLS
+from varvite.storage.object_stores.remote.protocols import (
+    AZURE_PROTOCOLS,
+    GCS_PROTOCOLS,
+    HDFS_PROTOCOLS,
+    PROTOCOLS,
+    S3_PROTOCOLS,
+)
 from varvite.storage.object_stores.remote.s3 import S3Dialect
 from varvite.storage.object_stores.remote.s3_options import ObstoreOptions, Surroundings, translate
 
@@ -61,6 +69,8 @@ def dialect_of(url: str, storage_options: Mapping[str, Any], *, exclusive_create
     cloud = _CLOUDS.get(protocol)
     if cloud is not None:
         return cloud.dialect(_class_of(cloud, protocol), url, storage_options)
+    if protocol in HDFS_PROTOCOLS:
+        return HdfsDialect(url, storage_options)
     if protocol not in S3_PROTOCOLS:
         return GenericDialect(_filesystem_class(protocol), url, storage_options, exclusive_create=exclusive_create)
     chosen = _choose(url, storage_options)
@@ -75,6 +85,8 @@ def packages_of(url: str, storage_options: Mapping[str, Any]) -> tuple[str, ...]
     cloud = _CLOUDS.get(protocol)
     if cloud is not None:
         return (cloud.dialect.library,)
+    if protocol in HDFS_PROTOCOLS:
+        return (HdfsDialect.library,)
     if protocol not in S3_PROTOCOLS:
         return ()
     return (OBSTORE if isinstance(_choose(url, storage_options), ObstoreOptions) else S3FS,)
@@ -83,7 +95,7 @@ def packages_of(url: str, storage_options: Mapping[str, Any]) -> tuple[str, ...]
 def known_protocols() -> list[str]:
     """The protocols of our own dialects and of fsspec, whether or not their packages are installed."""
     registry: Any = importlib.import_module("fsspec.registry")
-    return [*S3_PROTOCOLS, *GCS_PROTOCOLS, *AZURE_PROTOCOLS, *cast("list[str]", registry.available_protocols())]
+    return [*chain.from_iterable(PROTOCOLS), *cast("list[str]", registry.available_protocols())]
 
 
 def _choose(url: str, storage_options: Mapping[str, Any]) -> ObstoreOptions | None:

@@ -38,9 +38,10 @@ _CREDENTIALS: Final = frozenset(
         "required",
         "AuthenticationFailed",
         "InvalidAuthenticationInfo",
+        "AuthorizationException",
     }
 )
-"""Codes of S3, Google and Azure: key, secret or token are wrong."""
+"""Codes of S3, Google, Azure and Hadoop: key, secret or token are wrong."""
 _NO_CREDENTIALS: Final = frozenset(
     {
         "NoCredentialsError",
@@ -55,6 +56,8 @@ _NO_CREDENTIALS: Final = frozenset(
 """Exceptions of botocore and google-auth: no credentials, or they cannot be obtained."""
 _WRONG_CALL: Final = frozenset({"ParamValidationError", "ImportError", "ValueError", "InvalidRegionError"})
 """Exceptions of botocore and Python about options or arguments; no request was sent."""
+NO_TICKET: Final = "NoKerberosTicket"
+"""Code of HDFS: Kerberos, or the NameNode's answer to it, has refused."""
 NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound"})
 """Codes of a bucket, or container, that does not exist."""
 _NOT_SUPPORTED: Final = frozenset({"NotImplementedError", "NotSupportedError"})
@@ -93,6 +96,9 @@ _FULL: Final = frozenset(
         "XMinioAdminBucketQuotaExceeded",  # as 400
         "InsufficientStorage",
         "InsufficientStorageCapacity",
+        "NSQuotaExceededException",
+        "DSQuotaExceededException",
+        "QuotaByStorageTypeExceededException",
     }
 )
 """Codes of a full storage or an exceeded quota."""
@@ -184,12 +190,13 @@ def failure(error: BaseException) -> Failure:
     return Failure(
         kinds=frozenset(cls.__name__ for cls in type(error).__mro__),
         status=status,
-        code=str(response.get("Error", {}).get("Code") or _code_of_azure(error)),
+        code=str(response.get("Error", {}).get("Code") or _code_of(error)),
         text=f"{type(error).__name__}: {error.__cause__ or error}",
     )
 
 
-def _code_of_azure(error: BaseException) -> str:
+def _code_of(error: BaseException) -> str:
+    """The code that adlfs's exceptions and `HdfsError` have."""
     code = getattr(error, "error_code", None)
     return str(getattr(code, "value", code) or "")
 
@@ -277,6 +284,11 @@ def _advice(facts: Failure) -> str | None:
         (
             not facts.kinds.isdisjoint(_NO_CREDENTIALS),
             "there are no usable credentials; give key and secret in the storage options or the environment",
+        ),
+        (
+            facts.code == NO_TICKET,
+            "there is no Kerberos ticket that the storage takes; run kinit, or set the storage options "
+            "kerberos_principal and kerberos_keytab",
         ),
         (facts.code in NO_BUCKET, "the bucket does not exist; create it or correct the URL"),
         (

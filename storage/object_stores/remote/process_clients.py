@@ -47,7 +47,7 @@ class ProcessClients:
                 raise InvalidRequestError(
                     f"{self._url} cannot be used in process {os.getpid()}: it was forked from a process that had used "
                     f"{self._library}, whose requests hang in such a child; start it with multiprocessing's 'spawn', "
-                    "fork before the first request, or set the storage option engine=s3fs"
+                    "fork before the first request, or, for S3, set the storage option engine=s3fs"
                 )
             _used.add(self._library)
         process = os.getpid()

@@ -10,5 +10,7 @@ GCS_PROTOCOLS: Final = ("gs", "gcs")
 """Google Cloud Storage."""
 AZURE_PROTOCOLS: Final = ("az", "abfs", "abfss")
 """Azure Blob Storage and ADLS Gen2."""
-PROTOCOLS: Final = (S3_PROTOCOLS, GCS_PROTOCOLS, AZURE_PROTOCOLS)
+HDFS_PROTOCOLS: Final = ("hdfs",)
+"""Hadoop's filesystem."""
+PROTOCOLS: Final = (S3_PROTOCOLS, GCS_PROTOCOLS, AZURE_PROTOCOLS, HDFS_PROTOCOLS)
 """Those of each storage that has a dialect of its own."""

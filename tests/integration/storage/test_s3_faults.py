@@ -13,7 +13,7 @@ from benchmarks.harness.ceph import free_port
 from benchmarks.harness.s3_proxy import S3Proxy
 from tests.jobs.committing_job import CommittingJob
 from tests.jobs.materializer_world import IDLE
-from tests.stores.forking import FORKING, run_forking
+from tests.stores.forking import FORKING, REFUSED_AFTER_A_FORK, run_forking
 from tests.stores.lossy_proxy import BUSY, Answer, Fault, LossyProxy
 from tests.workers.state_worker_setup import eventually
 from varvite.storage.clock import SystemClock, SystemTokens
@@ -258,41 +258,6 @@ def test_an_unreachable_endpoint_is_retryable_and_says_where(moto_server: S3Serv
         store.get("a")
     with pytest.raises(MayHaveHappenedError):
         store.put_if_absent("a", b"")
-
-
-REFUSED_AFTER_A_FORK = """
-import json, os, sys
-from varvite.storage.errors import InvalidRequestError
-from varvite.storage.object_stores.remote.store import RemoteStore
-def is_refused():
-    for opened in (store, RemoteStore(store.url, options)):
-        try:
-            opened.get("parent/before")
-        except InvalidRequestError as error:
-            assert "forked from a process that had used obstore" in str(error) and "engine=s3fs" in str(error), error
-        else:
-            return False
-    return RemoteStore(store.url, {**options, "engine": "s3fs"}).get("parent/before") == b"x"
-options = json.loads(sys.argv[2])
-store = RemoteStore(sys.argv[1], options)
-unused = os.fork()                                     # before the first request: it has a client of its own
-if unused == 0:
-    assert store.put_if_absent("child", b"y")
-    sys.exit(0)
-assert os.waitpid(unused, 0)[1] == 0
-store.put("parent/before", b"x")
-child = os.fork()
-if child == 0:
-    assert is_refused()
-    grandchild = os.fork()
-    if grandchild == 0:
-        assert is_refused()
-        sys.exit(0)
-    sys.exit(os.waitpid(grandchild, 0)[1])
-assert os.waitpid(child, 0)[1] == 0
-store.put("parent/after", b"z")
-print([meta.name for meta in store.list("")])
-"""
 
 
 def test_a_forked_child_uses_the_store_or_is_told_not_to_and_its_parent_uses_it(server: S3Server) -> None:

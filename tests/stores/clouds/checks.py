@@ -69,8 +69,8 @@ def check_nobody_listens(store: RemoteStore) -> None:
         store.put_if_absent("a", b"")
 
 
-def check_forks(location: str, options: Mapping[str, Any]) -> None:
-    """A forked child uses the store, and so does its parent."""
-    done = run_forking(FORKING, location, options)
+def check_forks(location: str, options: Mapping[str, Any], program: str = FORKING) -> None:
+    """A forked child uses the store, or as the program says, and so does its parent."""
+    done = run_forking(program, location, options)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "['child', 'parent/after', 'parent/before']"
