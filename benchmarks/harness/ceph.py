@@ -171,6 +171,11 @@ class Ceph:
         client.create_bucket(Bucket=name, ACL="public-read-write" if is_public else "private")
         client.close()
 
+    def create_user(self, name: str, key: str, secret: str) -> None:
+        """Create a user with these credentials and no rights on buckets of others."""
+        self._admin("user", "create", f"--uid={name}", f"--display-name={name}",
+                    f"--access-key={key}", f"--secret={secret}")  # fmt: skip
+
     def limit_objects(self, bucket: str, objects_max: int | None) -> None:
         """Let a bucket hold at most so many objects, or as many as it likes."""
         here = ("--quota-scope=bucket", f"--bucket={bucket}")
@@ -185,8 +190,7 @@ class Ceph:
         try:
             self._start_monitor()
             self._start_osd()
-            self._admin("user", "create", "--uid=varvite", "--display-name=varvite",
-                        f"--access-key={ACCESS_KEY}", f"--secret={SECRET_KEY}")  # fmt: skip
+            self.create_user("varvite", ACCESS_KEY, SECRET_KEY)
             self.restart("radosgw")
             self._await_gateway()
         except BaseException:

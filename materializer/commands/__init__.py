@@ -7,6 +7,7 @@
 | `output` | tables, JSON lines, progress, errors, shared parameters |
 | `package` | `varvite package` |
 | `pins` | `varvite pins` |
+| `preflight` | `varvite preflight` |
 | `repair_report` | output of `varvite verify --repair` |
 | `restore` | `varvite restore` |
 | `savepoints` | `varvite savepoint` |

@@ -35,6 +35,7 @@ from varvite.materializer.commands.output.progress import (
 )
 from varvite.materializer.commands.package import package
 from varvite.materializer.commands.pins import pins
+from varvite.materializer.commands.preflight import preflight
 from varvite.materializer.commands.restore import restore
 from varvite.materializer.commands.savepoints import savepoint
 from varvite.materializer.commands.standby import standby
@@ -237,7 +238,7 @@ def _usage(error: InvalidRequestError) -> click.ClickException:
 
 
 for _command in (
-    materialize, standby, jobs, checkpoints, sweep, savepoint, pins, restore, describe, state, diff, verify_command,
-    package,
+    materialize, standby, preflight, jobs, checkpoints, sweep, savepoint, pins, restore, describe, state, diff,
+    verify_command, package,
 ):  # fmt: skip
     main.add_command(_command)

@@ -7,7 +7,6 @@ error).
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from varvite.changelog.chain.reader import ChainReader, newest_commit
@@ -32,11 +31,11 @@ from varvite.storage.format import layout
 from varvite.storage.format.layout import LATEST
 from varvite.storage.format.records import ORIGIN
 from varvite.storage.job.log_store import check_log
-from varvite.storage.job.preflight import check_store
+from varvite.storage.job.preflight import check_bucket, check_store
 from varvite.storage.job.record import read_job
 from varvite.storage.job.storage_choice import check_job_storage, new_job_storage
 from varvite.storage.job.store import JobStore
-from varvite.storage.object_stores.open import open_store
+from varvite.storage.object_stores.open import open_like, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.options.job_config import JobConfig
     from varvite.spark_integration.plan.job import JobPlan
     from varvite.storage.clock import Clock, TokenSource
-    from varvite.storage.format.records import Commit, Fence, JobRecord
+    from varvite.storage.format.records import Commit, Fence, JobRecord, LogLocation
     from varvite.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
@@ -97,10 +96,13 @@ class JobStart:
             IncompatibleError: the job exists with other key groups.
         """
         config = plan.config
+        root = root or open_store(config.storage_url, dict(config.storage_options))
         store = _job_store(config, plan.job, tokens, root)
         check_store(store, tokens, clock)
-        with suppress(MissingObjectError):  # a new job
+        try:
             _pin_checked(store, read_job(store), config)
+        except MissingObjectError:  # a new job
+            _check_buckets(root, plan.job, config.log_location)
         checkpoint = SparkCheckpoint(spark, plan.checkpoint_location)
         origin = find_origin(checkpoint, plan, store)
         run = JobRun.open(
@@ -258,6 +260,13 @@ def _job_store(config: JobConfig, job: str, tokens: TokenSource, root: ObjectSto
         log_storage=config.changelog_storage,
         tokens=tokens,
     )
+
+
+def _check_buckets(root: ObjectStore, job: str, log: LogLocation | None) -> None:
+    """Check the settings of the buckets once in a job's life: a restart does not wait for it."""
+    check_bucket(root, job)
+    if log is not None and log.base_path is not None:
+        check_bucket(open_like(root, log.base_path), "")
 
 
 def _pin_checked(store: JobStore, record: JobRecord, config: JobConfig) -> None:

@@ -1,13 +1,15 @@
 """The check of a storage before a job depends on it, made on the storage itself.
 
 Some S3 clones overwrite in a conditional write, or check first and write then: two drivers would both own the chain
-(I6).
+(I6). A lifecycle rule of the bucket may delete the chain later.
 """
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from varvite.storage.errors import (
@@ -19,6 +21,8 @@ from varvite.storage.errors import (
     VarviteError,
 )
 from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.remote.bucket.remarks import Level, remarks_on
+from varvite.storage.object_stores.remote.protocols import PROTOCOLS
 from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
@@ -26,7 +30,9 @@ if TYPE_CHECKING:
 
     from varvite.storage.clock import Clock, TokenSource
     from varvite.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.remote.bucket.remarks import Remark
 
+_log: Final = logging.getLogger(__name__)
 PREFLIGHT: Final = "preflight/"
 """The prefix of the check's objects below the root; objects of a killed check may be deleted at any time."""
 _BACKOFF: Final = Backoff(attempts=3, initial_s=0.1, maximum_s=1.0)
@@ -50,6 +56,36 @@ def check_store(store: ObjectStore, tokens: TokenSource, clock: Clock) -> None:
             f"{store.url} did not answer the check before the start as it should, and nothing was started; correct the "
             f"location and its endpoint_url, or start again when the storage answers ({error.message})"
         ) from error
+
+
+def bucket_remarks(store: ObjectStore, prefix: str = "") -> list[Remark]:
+    """Everything that the settings of a store's bucket mean for jobs, the worst first, as far as the rights go.
+
+    Args:
+        store: The store; one without such settings has no remarks.
+        prefix: The names of the objects in question begin with it.
+    """
+    scheme = store.url.partition("://")[0]
+    if scheme not in {*chain.from_iterable(PROTOCOLS)}:
+        return []
+    # Imported here: a job with a local store needs neither fsspec nor what it loads.
+    from varvite.storage.object_stores.remote.bucket.readers import read_settings
+
+    settings = read_settings(f"{store.url.rstrip('/')}/{prefix}", getattr(store, "storage_options", {}))
+    return [] if settings is None else remarks_on(settings)
+
+
+def check_bucket(store: ObjectStore, prefix: str) -> None:
+    """Log what is worth saying on a store's bucket.
+
+    Raises `InvalidRequestError` if its settings would delete the state of a job, or let it fail.
+    """
+    remarks = bucket_remarks(store, prefix)
+    for remark in remarks:
+        _log.log(logging.INFO if remark.level is Level.FACT else logging.WARNING, "storage: %s", remark.text)
+    dangers = [remark.text for remark in remarks if remark.level is Level.DANGER]
+    if dangers:
+        raise InvalidRequestError(f"no job is started there, because {'; and '.join(dangers)}")
 
 
 def _check(store: ObjectStore, tokens: TokenSource, clock: Clock) -> None:

@@ -5,6 +5,7 @@ Invariants: I1 (the storage's own durability), I10 (retries, request sizes and t
 | module | owns |
 |---|---|
 | `azure` | the dialect of Azure Blob Storage through adlfs |
+| `bucket` | the settings of a bucket that concern a job |
 | `dialect` | the differences between client libraries, and the dialect of any fsspec filesystem |
 | `engine` | the choice of the client library for a URL |
 | `errors` | the meaning of a client's exception: all error codes and exception names |

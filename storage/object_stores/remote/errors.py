@@ -287,8 +287,7 @@ def _advice(facts: Failure) -> str | None:
         ),
         (
             facts.code == NO_TICKET,
-            "there is no Kerberos ticket that the storage takes; run kinit, or set the storage options "
-            "kerberos_principal and kerberos_keytab",
+            "the storage takes no Kerberos ticket of this process; run kinit, or set kerberos_keytab and its principal",
         ),
         (facts.code in NO_BUCKET, "the bucket does not exist; create it or correct the URL"),
         (

@@ -1,10 +1,10 @@
 """The dialect of HDFS through hdfs-native, which needs no Java.
 
-* An object is written to a temporary file, synced on its DataNodes, and renamed. The NameNode decides the rename: without
-  overwriting, one of two writers gets `FileExistsError`.
-* hdfs-native closes a file in half a second: the NameNode refuses the first request, which commits the last block, until
-  it has the DataNode's report of that block, and the client asks again after 500 ms only. A file whose blocks are
-  committed is complete on disk, so it gets its name then, and closing goes on beside.
+* An object is written to a temporary file, synced on its DataNodes, and renamed. The NameNode decides the rename:
+  without overwriting, one of two writers gets `FileExistsError`.
+* hdfs-native closes a file in half a second: the NameNode refuses the first request, which commits the last block,
+  until it has the DataNode's report of that block, and the client asks again after 500 ms only. A file whose blocks
+  are committed is complete on disk, so it gets its name then, and closing goes on beside.
 * A NameNode that restarts within that time takes the file for unfinished, and readers see it without its last block. So
   the length that they see is compared with that of the file, and the NameNode is told to close it.
 * The package keeps connections to DataNodes for all clients of a process, which a forked child would go on with.
@@ -18,12 +18,11 @@ import importlib.util
 import math
 import posixpath
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from varvite.storage.clock import SystemTokens
+from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.contract import ObjectMeta
 from varvite.storage.object_stores.local.store import STALE_S, TEMPORARY
@@ -72,8 +71,8 @@ class _Client(NamedTuple):
     """Closes files."""
     cleaned: list[str]
     """The directories whose old temporary files have been removed."""
-    recovering: dict[str, float]
-    """Files whose lease was recovered, and the time of that, in seconds of the monotonic clock."""
+    recovered_s: dict[str, float]
+    """Files that the NameNode was told to close, and when, in seconds of the monotonic clock."""
 
 
 class HdfsDialect:
@@ -96,7 +95,7 @@ class HdfsDialect:
         self._library: Any = None
 
     def open(self) -> _Client:
-        """Make a client; without a host in the URL, of Hadoop's `fs.defaultFS`. Raises `ValueError` for wrong options."""
+        """Make a client, without a host in the URL that of `fs.defaultFS`. Raises `ValueError` for wrong options."""
         self._library = importlib.import_module(_LIBRARY)
         of_client = {name: value for name, value in self._options.items() if name in _OF_CLIENT}
         settings = {name: _setting(value) for name, value in self._options.items() if name not in _OF_CLIENT}
@@ -113,7 +112,9 @@ class HdfsDialect:
     def read_range(self, client: _Client, path: str, offset: int, length: int) -> bytes:
         with _reading():
             file = _opened(client, path)
-            return bytes(file.read_range(offset, max(0, min(length, len(file) - offset)))) if offset < len(file) else b""
+            return (
+                bytes(file.read_range(offset, max(0, min(length, len(file) - offset)))) if offset < len(file) else b""
+            )
 
     def write(self, client: _Client, path: str, data: bytes) -> None:
         self._write(client, path, [data], overwrite=True)
@@ -230,8 +231,9 @@ def _opened(client: _Client, path: str) -> Any:
     size, file = client.hdfs.get_file_info(path).length, client.hdfs.read(path)
     if len(file) != size:
         # Each call begins a recovery anew, which ends in seconds.
-        if client.recovering.get(path, -math.inf) < time.monotonic() - _RECOVERY_S:
-            client.recovering[path] = time.monotonic()
+        now_s = SystemClock().monotonic_s()
+        if client.recovered_s.get(path, -math.inf) < now_s - _RECOVERY_S:
+            client.recovered_s[path] = now_s
             client.hdfs.recover_lease(path)
         raise HdfsError(f"{path} has {size} bytes, of which {len(file)} can be read; the NameNode was told to close it")
     return file

@@ -202,7 +202,7 @@ class RemoteStore:
         for character in self._dialect.changed_in_names:
             if character in name:
                 raise InvalidRequestError(
-                    f"{name!r} cannot be an object name in {self.url}, which has no {character!r} in names; correct the name",
+                    f"{name!r} cannot be an object name: {self.url} has no {character!r} in names; correct the name",
                     object_name=name,
                 )
         return self._full(check_name(name))
