@@ -3,8 +3,9 @@
 The job counts and sums per key, 2,000 changes a second, and makes a checkpoint every second.
 
 * varvite runs below Spark: 200 state workers' `OperatorState` in one process, the driver's own commits, and a
-  materializer with its default settings beside them, in simulated time (`simulated_job`). Both talk to Ceph RGW, each
-  through a counting proxy. Five minutes pass, in which half of the ranges are folded, as in all that follow.
+  materializer with its default settings beside them, in simulated time (`simulated_job`). Both talk to Ceph RGW, to
+  fake-gcs-server or to Azurite, each through a counting proxy. Five minutes pass, in which half of the ranges are
+  folded, as in all that follow.
 * *varvite-query* is a whole query of Spark, with an embedded materializer: all that it asks S3 for, the position of its
   input included, since its checkpoint location is a local directory. The number of partitions changes nothing here.
 * With *large* changes (48 KB and more per partition and second) varvite's segments do not fit into the commit any more.
@@ -20,7 +21,8 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +35,22 @@ from benchmarks.harness import object_files
 from benchmarks.harness.case_runs import Benchmark, Figures, Parameters, verdict
 from benchmarks.harness.object_files import ObjectCounts
 from benchmarks.harness.report import Cases, bar_chart
+from benchmarks.harness.request_kinds import kind_of_azure, kind_of_gcs
 from benchmarks.harness.s3_proxy import S3Proxy, Traffic
+from benchmarks.harness.servers.kinds import running
 from benchmarks.harness.session import session
 from benchmarks.harness.storages import S3, s3_location, server_without_latency
 from benchmarks.workloads.jobs import COUNT_AND_SUM, CountAndSum, discard, varvite_environment, varvite_rows
 from benchmarks.workloads.simulated_job import SimulatedJob
 from varvite import HashMapStateBackend, KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
+from varvite.storage.object_stores.contract import ObjectStore
 from varvite.storage.object_stores.open import open_store
 
-PRICES_OF = "S3 Standard, us-east-1, list prices of January 2025"
+PRICES_OF = "list prices of January 2025: S3 Standard us-east-1, Google Standard in one region, Azure hot LRS"
 USD_PER_WRITE = 0.005 / 1000
-"""PUT, COPY, POST, LIST."""
+"""PUT, COPY, POST, LIST; class A of Google; the same on all three."""
 USD_PER_READ = 0.0004 / 1000
-"""GET, HEAD."""
+"""GET, HEAD; class B of Google; the same on all three."""
 WRITES, READS = ("PUT", "COPY", "MULTIPART", "LIST"), ("GET", "HEAD")
 """DELETE is free."""
 MONTH_S = 30 * 24 * 3600
@@ -53,6 +58,7 @@ PARTITIONS, KEY_GROUPS = 200, 1_024
 ROWS, KEYS = 2_000, 20_000
 LARGE_ROWS, LARGE_BYTES = 1_000, 12_000
 QUERY, LOGGED, WHOLE = "varvite-query", "spark-changelog", "spark-no-changelog"
+KINDS_OF_CLOUDS = {"gcs": kind_of_gcs, "azure": kind_of_azure}
 CHECKPOINTS = {"small": 300, "large": 20, QUERY: 300, LOGGED: 10, WHOLE: 5}
 QUERY_USD_MAX = 15
 """A month of a whole query."""
@@ -80,6 +86,7 @@ def cases(is_tiny: bool) -> list[Parameters]:
          "storage": S3}
         for c in ("small", "large")
     ]  # fmt: skip
+    varvite += [{**varvite[0], "storage": cloud} for cloud in KINDS_OF_CLOUDS]
     spark = [
         {"system": s, "changes": "small", "partitions": partitions, "checkpoints": 3 if is_tiny else CHECKPOINTS[s],
          "storage": "files"}
@@ -106,13 +113,8 @@ def run_varvite(parameters: Parameters, work: Path) -> Figures:
     """Below Spark, through two proxies."""
     is_large = parameters["changes"] == "large"
     rng = np.random.default_rng(1)
-    server = server_without_latency()
-    with S3Proxy(server) as jobs, S3Proxy(server) as sidecars:
-        place = s3_location(jobs.url)
-        stores = (
-            open_store(place.url, place.options),
-            open_store(place.url, {**place.options, "endpoint_url": sidecars.url}),
-        )
+    with _counted(parameters["storage"], work / "server") as (proxies, stores):
+        jobs, sidecars = proxies
         with SimulatedJob(
             work, large_job if is_large else small_job, "key string, payload binary" if is_large else INPUT,
             stores=stores, materializes=not is_large, parallelism=parameters["partitions"],
@@ -128,6 +130,25 @@ def run_varvite(parameters: Parameters, work: Path) -> Figures:
     parts = dict(zip(("job", "materializer"), map(_difference, after, before), strict=True))
     each = {name: per_checkpoint(counts, parameters["checkpoints"]) for name, counts in parts.items()}
     return {"parts": each, "materializations": materializations}
+
+
+@contextmanager
+def _counted(storage: str, home: Path) -> Generator[tuple[list[S3Proxy], tuple[ObjectStore, ObjectStore]]]:
+    """The storage as the job and as the materializer see it, each through a proxy that counts."""
+    kind_of, url, endpoints = KINDS_OF_CLOUDS.get(storage), "", list[dict[str, Any]]()
+    with ExitStack() as stack:
+        if kind_of is None:
+            upstream = server_without_latency()
+        else:
+            server: Any = stack.enter_context(running(storage, home))
+            upstream = "http://" + server.endpoint_url.removeprefix("http://").partition("/")[0]
+        proxies = [stack.enter_context(S3Proxy(upstream, kind_of=kind_of)) for _ in range(2)]
+        if kind_of is None:
+            place = s3_location("")
+            url, endpoints = place.url, [{**place.options, "endpoint_url": proxy.url} for proxy in proxies]
+        else:
+            url, endpoints = server.new_location(), [server.at(proxy.url).storage_options() for proxy in proxies]
+        yield proxies, (open_store(url, endpoints[0]), open_store(url, endpoints[1]))
 
 
 INPUT = "key string, price double"
@@ -267,7 +288,7 @@ def state_bill(case: dict[str, Any], *, renames: bool = False) -> float:
 def tables(cases: Cases) -> list[Table]:
     """Every part of every system."""
     table = Table(title=f"requests per checkpoint; US dollars a month at one checkpoint per second ({PRICES_OF})")
-    for column in ("system", "changes", "partitions", "part"):
+    for column in ("system", "storage", "changes", "partitions", "part"):
         table.add_column(column)
     for column in ("PUT", "LIST", "GET", "HEAD", "DELETE", "bytes written", "USD / month", "with renames"):
         table.add_column(column, justify="right")
@@ -277,21 +298,23 @@ def tables(cases: Cases) -> list[Table]:
             writes = sum(counts[kind] for kind in ("PUT", "COPY", "MULTIPART"))
             cells = [f"{n:,.2f}" for n in (writes, counts["LIST"], counts["GET"], counts["HEAD"], counts["DELETE"])]
             bills = [f"{usd_per_month(counts, r):,.2f}" for r in (0.0, part.get("renames", 0.0))]
-            place = (case["system"], case["changes"], str(case["partitions"]), name)
+            place = (case["system"], case["storage"], case["changes"], str(case["partitions"]), name)
             table.add_row(*place, *cells, f"{part['written_bytes']:,.0f}", *bills)
     return [table]
 
 
 def findings(cases: Cases) -> list[str]:
     """The bill of varvite against each of Spark's."""
-    bills = {(c["system"], c["changes"]): state_bill(c) for c in cases}
+    bills = {(c["system"], c["changes"], c["storage"]): state_bill(c) for c in cases}
     said: list[str] = []
-    for (system, changes), own in bills.items():
+    for (system, changes, storage), own in bills.items():
         for peer in (LOGGED, WHOLE):
-            theirs = bills.get((peer, "small"))
+            theirs = bills.get((peer, "small", "files"))
             if system == "varvite" and theirs is not None:
                 found = f"{own:,.2f} USD a month, {peer} {theirs:,.2f} ({theirs / max(own, 1e-9):.1f}x)"
-                said.append(verdict(f"{changes} changes cost less than on {peer}", met=own < theirs, found=found))
+                said.append(
+                    verdict(f"{changes} changes on {storage} cost less than on {peer}", met=own < theirs, found=found)
+                )
         if system == QUERY:
             target = f"a whole query costs less than {QUERY_USD_MAX} USD a month"
             said.append(verdict(target, met=own < QUERY_USD_MAX, found=f"{own:,.2f} USD"))
@@ -302,7 +325,9 @@ def charts(cases: Cases, directory: Path) -> list[Path]:
     """The bills."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for case in cases:
-        groups.setdefault(f"{case['changes']} changes", []).append((case["system"], state_bill(case)))
+        groups.setdefault(f"{case['changes']} changes", []).append(
+            (f"{case['system']} {case['storage']}", state_bill(case))
+        )
     path = directory / "requests_and_bill.png"
     title = f"State at parallelism {cases[0]['partitions']}, a checkpoint per second"
     bar_chart(path, title, "US dollars a month for requests", groups)

@@ -20,9 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.short_lived_java import set_java_options
 from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
-from tests.stores.clouds.azure_server import azure_server
-from tests.stores.clouds.gcs_servers import careless_gcs_server, gcs_server
-from tests.stores.clouds.hdfs_server import hdfs_server
+from tests.stores.clouds.servers import azure_server, careless_gcs_server, gcs_server, hdfs_server
 from tests.stores.kafka_broker import kafka
 from tests.stores.postgres_server import postgres
 from tests.stores.s3_servers import ceph_cluster, ceph_server, engine, moto_server

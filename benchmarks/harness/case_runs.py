@@ -15,8 +15,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness.ceph import missing_programs
 from benchmarks.harness.report import Cases, read_cases, results_option, wide_console, write_cases
+from benchmarks.harness.servers.kinds import missing
 from benchmarks.harness.session import run_alone
 from benchmarks.harness.storages import S3, s3_with_latency
 
@@ -105,12 +105,12 @@ def is_among(parameters: Parameters, cases: Cases) -> bool:
 
 
 def runnable(wanted: list[Parameters], console: Console) -> list[Parameters]:
-    """Without the cases on S3 where Ceph is not installed."""
-    missing = missing_programs()
-    if missing and any(p.get("storage") == S3 for p in wanted):
-        console.print(f"without S3: Ceph is not installed (missing: {', '.join(missing)})")
-        return [p for p in wanted if p.get("storage") != S3]
-    return wanted
+    """Without the cases on a storage whose server is not installed."""
+    commands = {storage: missing(storage) for storage in {p.get("storage", "") for p in wanted}}
+    for storage, command in sorted(commands.items()):
+        if command:
+            console.print(f"without {storage}: its server is not installed; run {command}")
+    return [p for p in wanted if not commands[p.get("storage", "")]]
 
 
 def _has(parameters: Parameters, condition: str) -> bool:

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.harness.ceph import running_ceph
+from benchmarks.harness.servers.ceph import running_ceph
 from varvite.storage.object_stores.remote.store import RemoteStore
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import asyncio
 import io
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -108,8 +109,17 @@ class S3Proxy:
     A subclass that does more than forward overrides `exchange`.
     """
 
-    def __init__(self, upstream_url: str, latency_ms: float = 0.0) -> None:
-        """`upstream_url` is `http://host:port`; `latency_ms` is added to every request before it is forwarded."""
+    def __init__(
+        self, upstream_url: str, latency_ms: float = 0.0, kind_of: Callable[[Request], str] | None = None
+    ) -> None:
+        """Nothing runs before the context begins.
+
+        Args:
+            upstream_url: `http://host:port`.
+            latency_ms: Added to every request before it is forwarded.
+            kind_of: One of `KINDS` for a request; by default those of S3.
+        """
+        self._kind_of = kind_of or (lambda request: request.kind)
         self._upstream_url = upstream_url.rstrip("/")
         self._latency_s = latency_ms / 1000
         self._requests: Counter[str] = Counter()
@@ -181,8 +191,9 @@ class S3Proxy:
         # Not incoming.read(), which has a limit of 1 MiB.
         body = await incoming.content.read()
         request = Request(incoming.method, incoming.raw_path, CIMultiDict(incoming.headers), body)
-        self._requests[request.kind] += 1
-        self._sent_bytes[request.kind] += len(body)
+        kind = self._kind_of(request)
+        self._requests[kind] += 1
+        self._sent_bytes[kind] += len(body)
         if self._latency_s:
             await asyncio.sleep(self._latency_s)
         reply = await self.exchange(request)
@@ -196,7 +207,7 @@ class S3Proxy:
         response = web.StreamResponse(status=reply.status, headers=headers)
         try:
             await response.prepare(incoming)
-            await self._send(reply, response, request.kind)
+            await self._send(reply, response, kind)
             is_complete = reply.cut_at is None
         except (ClientError, OSError):  # of either side
             is_complete = False

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import object_files
-from benchmarks.harness.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
 from benchmarks.harness.s3_proxy import S3Proxy
+from benchmarks.harness.servers.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
 from benchmarks.harness.session import session
 from varvite import StreamExecutionEnvironment
 

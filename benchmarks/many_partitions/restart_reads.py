@@ -16,9 +16,9 @@ import click
 import msgspec
 from rich.table import Table
 
-from benchmarks.harness.ceph import running_ceph
 from benchmarks.harness.report import Cases, results_option, wide_console, write_cases
 from benchmarks.harness.s3_proxy import S3Proxy
+from benchmarks.harness.servers.ceph import running_ceph
 from benchmarks.harness.storages import BUCKET, LATENCY_MS
 from benchmarks.many_partitions.driver_cost import OPERATOR, Driver
 from varvite.changelog.chain.reader import ChainReader

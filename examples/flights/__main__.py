@@ -33,6 +33,7 @@ from examples.flights.data import load_flights, write_stream
 from examples.flights.expected import differences, expected_output, expected_state
 from examples.flights.job import JOB
 from examples.flights.report import show_aircraft, show_checkpoints, show_materializations
+from examples.flights.storage import LOCAL, SERVERS, Storage, opened
 from examples.flights.stored_state import read_aircraft
 
 POLL_S = 0.2
@@ -43,10 +44,10 @@ RESTARTS_MAX = 12
 class Demo:
     """The processes of one run, and where they keep things."""
 
-    def __init__(self, console: Console, work: Path, seed: int | None) -> None:
+    def __init__(self, console: Console, work: Path, storage: Storage, seed: int | None) -> None:
         self.console = console
         self.work = work
-        self.storage = str(work / "state")
+        self.storage = storage
         self._rng = random.Random(seed)
         self._is_crash = seed is not None
         self._seed = seed or 0
@@ -123,8 +124,9 @@ class Demo:
         self.console.print(f"kill -9 {kill.victim} after {kill.rows:,} flights{'' if hit else ' (none was there)'}")
 
     def _materializer(self) -> list[str]:
-        base = [sys.executable, "-m", "varvite.materializer", "--storage", self.storage, "--job", JOB]
-        return [*base, "--interval", "10 s", "--status-file", str(self.work / "materializer.jsonl")]
+        base = [sys.executable, "-m", "varvite.materializer", "--storage", self.storage.url, "--job", JOB]
+        options = [f"--storage-option={name}={text}" for name, text in self.storage.texts().items()]
+        return [*base, *options, "--interval", "10 s", "--status-file", str(self.work / "materializer.jsonl")]
 
     def _start_sidecar(self) -> None:
         self._sidecar = self._spawn(self._materializer(), "sidecar.log")
@@ -185,7 +187,10 @@ def check_output(work: Path, flights: pd.DataFrame) -> list[str]:
 @click.option("--seed", type=int, help="Seed of the kills [default: random, printed].")
 @click.option("--files", default=40, show_default=True, help="Files, and so micro-batches, to spread the flights over.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Work in this new directory and keep it.")
-def main(crash: bool, seed: int | None, files: int, keep: Path | None) -> None:
+@click.option(
+    "--storage", default=LOCAL, show_default=True, help=f"A URL, or a server to start here: {', '.join(SERVERS)}."
+)
+def main(crash: bool, seed: int | None, files: int, keep: Path | None, storage: str) -> None:
     """All flights that left New York in 2013, row by row through keyed state, with changelog and sidecar."""
     console = Console()
     if crash and seed is None:
@@ -193,18 +198,21 @@ def main(crash: bool, seed: int | None, files: int, keep: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="varvite-demo-") as temporary:
         work = keep or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        run(console, work, seed if crash else None, files)
+        with opened(storage, work) as place:
+            place.write(work)
+            run(console, work, place, seed if crash else None, files)
 
 
-def run(console: Console, work: Path, seed: int | None, files: int) -> None:
+def run(console: Console, work: Path, storage: Storage, seed: int | None, files: int) -> None:
     """The whole demo in `work`."""
     started_s = time.monotonic()
     flights = load_flights()
     batches = write_stream(flights, work / "input", files)
-    console.print(f"{len(flights):,} flights in {batches} files; changelog on, RocksDB, local storage, sidecar running")
+    kind = storage.url.partition("://")[0] if "://" in storage.url else "local storage"
+    console.print(f"{len(flights):,} flights in {batches} files; changelog on, RocksDB, {kind}, sidecar running")
     if seed is not None:
         console.print(f"killing processes at random, seed {seed} (again with --crash --seed {seed})")
-    demo = Demo(console, work, seed)
+    demo = Demo(console, work, storage, seed)
     try:
         demo.run(len(flights))
         demo.close()

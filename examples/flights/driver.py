@@ -13,6 +13,7 @@ import click
 from pyspark.sql import SparkSession
 
 from examples.flights.job import start
+from examples.flights.storage import Storage
 
 POLL_S = 0.2
 
@@ -53,7 +54,7 @@ def write_new(query: Any, path: Path, written: int) -> int:
 def main(work: Path) -> None:
     """Run the job on the files in WORK/input until all are processed."""
     spark = session(work)
-    query = start(spark, work)
+    query = start(spark, work, Storage.read(work))
     written = 0
     while query.isActive:
         time.sleep(POLL_S)

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import Row, SparkSession
 
 from examples.flights.data import SCHEMA
+from examples.flights.storage import Storage
 from varvite import (
     EmbeddedRocksDBStateBackend,
     KeyedProcessFunction,
@@ -59,11 +60,14 @@ class Aircraft(KeyedProcessFunction):
             self.top.update(after)
 
 
-def start(spark: SparkSession, work: Path, materializer: str = "off", interval_ms: int = 5_000) -> Any:
+def start(
+    spark: SparkSession, work: Path, storage: Storage, materializer: str = "off", interval_ms: int = 5_000
+) -> Any:
     """Start the job on the files below `work/input`; answers the query."""
     env = StreamExecutionEnvironment.get_execution_environment(spark)
     env.set_state_backend(EmbeddedRocksDBStateBackend()).enable_changelog_state_backend(True)
-    env.configure("execution.checkpointing.dir", str(work / "state")).set_parallelism(2)
+    env.configure("execution.checkpointing.dir", storage.url).set_parallelism(2)
+    env.configure({f"storage.option.{name}": text for name, text in storage.texts().items()})
     env.configure("materializer.mode", materializer).configure("execution.checkpointing.num-retained", 3)
     env.configure("state.changelog.periodic-materialize.interval", f"{interval_ms} ms")
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(work / "input"))

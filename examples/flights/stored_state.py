@@ -7,11 +7,12 @@ from typing import Any
 import varvite
 from examples.flights.expected import Aircraft
 from examples.flights.job import JOB, OPERATOR
+from examples.flights.storage import Storage
 
 
-def read_aircraft(storage: str) -> dict[str | None, Aircraft]:
+def read_aircraft(storage: Storage) -> dict[str | None, Aircraft]:
     """The state of every aircraft at the newest checkpoint."""
-    with varvite.open_state(storage, job=JOB) as state:
+    with varvite.open_state(storage.url, job=JOB, storage_options=storage.options) as state:
         tables = {schema.name: _by_key(state.to_arrow(OPERATOR, schema.name)) for schema in state.states(OPERATOR)}
     return {key: _aircraft(tables, key) for key in tables["flights"]}
 

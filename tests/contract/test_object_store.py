@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.stores.clouds.azure_server import AzureServer
-    from tests.stores.clouds.gcs_servers import GcsServer
-    from tests.stores.clouds.hdfs_server import HdfsServer
+    from benchmarks.harness.servers.azure import AzureServer
+    from benchmarks.harness.servers.gcs import GcsServer
+    from benchmarks.harness.servers.hdfs import HdfsServer
     from tests.stores.s3_servers import S3Server
 
 KEYS = open_keyring("environment", {KEY_VARIABLE: "ab" * 32})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness.ceph import missing_programs
+from benchmarks.harness.servers.ceph import missing_programs
 
 NEEDS_CEPH = pytest.mark.skipif(bool(missing_programs()), reason="Ceph is not installed")
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]

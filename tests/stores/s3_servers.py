@@ -18,7 +18,7 @@ import pytest
 from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 
-from benchmarks.harness import ceph
+from benchmarks.harness.servers import ceph
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

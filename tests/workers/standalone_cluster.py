@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pyspark
 
-from benchmarks.harness.ceph import free_port
+from benchmarks.harness.servers.process import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.harness.ceph import free_port
+from benchmarks.harness.servers.process import free_port
 from tests.stores.clouds.answering_proxy import AnsweringProxy
 from tests.stores.clouds.checks import (
     check_forks,
@@ -25,7 +25,7 @@ from varvite.storage.object_stores.remote.store import RemoteStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.stores.clouds.azure_server import AzureServer
+    from benchmarks.harness.servers.azure import AzureServer
 
 pytestmark = pytest.mark.azure
 

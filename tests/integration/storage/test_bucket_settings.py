@@ -18,9 +18,9 @@ from varvite.storage.object_stores.open import open_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.stores.clouds.azure_server import AzureServer
-    from tests.stores.clouds.gcs_servers import GcsServer
-    from tests.stores.clouds.hdfs_server import HdfsServer
+    from benchmarks.harness.servers.azure import AzureServer
+    from benchmarks.harness.servers.gcs import GcsServer
+    from benchmarks.harness.servers.hdfs import HdfsServer
     from tests.stores.s3_servers import S3Server
     from varvite.storage.object_stores.contract import ObjectStore
 

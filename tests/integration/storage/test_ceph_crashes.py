@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from benchmarks.harness.ceph import Ceph, running_ceph
+from benchmarks.harness.servers.ceph import Ceph, running_ceph
 from tests.jobs.committing_job import CommittingJob, random_batch
 from tests.jobs.materializer_world import World
 from tests.stores.lossy_proxy import CALM, LossyProxy, Weather

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark import cloudpickle
 
-from benchmarks.harness import ceph
+from benchmarks.harness.servers import ceph
 from tests.jobs.committing_job import CommittingJob, random_batch, restored_cells
 from tests.jobs.materializer_world import World
 from tests.jobs.worker_job import Operation, WorkerJob

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.harness.ceph import free_port
+from benchmarks.harness.servers.process import free_port
 from tests.stores.clouds.answering_proxy import AnsweringProxy
 from tests.stores.clouds.checks import (
     check_forks,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.stores.clouds.gcs_servers import GcsServer
+    from benchmarks.harness.servers.gcs import GcsServer
 
 pytestmark = pytest.mark.gcs
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.harness.ceph import free_port
+from benchmarks.harness.servers.hdfs import HdfsServer
+from benchmarks.harness.servers.process import free_port
 from tests.stores.clouds.checks import MINE, check_forks, check_nobody_listens, check_races
-from tests.stores.clouds.hdfs_server import HdfsServer
 from tests.stores.forking import REFUSED_AFTER_A_FORK
 from tests.stores.manual_clock import ManualClock
 from varvite.storage.clock import SystemClock, SystemTokens

@@ -20,7 +20,7 @@ from varvite.storage.object_stores.open import open_store
 from varvite.storage.object_stores.remote.bucket.remarks import Level
 
 if TYPE_CHECKING:
-    from benchmarks.harness.ceph import Ceph
+    from benchmarks.harness.servers.ceph import Ceph
     from tests.stores.s3_servers import S3Server
     from varvite.storage.object_stores.contract import ObjectStore
 

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs
 import botocore.auth
 import pytest
 
-from benchmarks.harness.ceph import free_port
 from benchmarks.harness.s3_proxy import Reply, Request, S3Proxy
+from benchmarks.harness.servers.process import free_port
 from tests.stores.lossy_proxy import BUSY, EXPIRED, FAILED_BUT_DONE, SKEWED, Answer, Fault, LossyProxy
 from tests.stores.manual_clock import ManualClock
 from varvite.storage.clock import SystemClock, SystemTokens

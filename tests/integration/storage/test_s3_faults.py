@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.harness.ceph import free_port
 from benchmarks.harness.s3_proxy import S3Proxy
+from benchmarks.harness.servers.process import free_port
 from tests.jobs.committing_job import CommittingJob
 from tests.jobs.materializer_world import IDLE
 from tests.stores.forking import FORKING, REFUSED_AFTER_A_FORK, run_forking

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.harness.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
+from benchmarks.harness.servers.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
 from tests.spark.keyed_jobs import KeyedJob, in_order, kill_state_workers
 from tests.stores.lossy_proxy import CALM, LossyProxy, Weather
 from tests.stores.s3_servers import BUCKET, S3Server, skip_without_ceph

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from benchmarks.harness.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
+from benchmarks.harness.servers.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
 from tests.spark.keyed_jobs import SumsModel, in_order
 from tests.spark.rate_jobs import ROWS, expected_rows
 from tests.stores.s3_servers import BUCKET, S3Server, skip_without_ceph

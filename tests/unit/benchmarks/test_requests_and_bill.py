@@ -49,13 +49,15 @@ def test_counts_are_told_apart_by_what_came_before() -> None:
 
 
 def test_the_bill_of_the_state_is_without_sparks_own_logs() -> None:
-    spark = {"system": "spark-changelog", "changes": "small", "parts": spark_parts(ObjectCounts.parse(COUNTED), 2, 200)}
+    counted = spark_parts(ObjectCounts.parse(COUNTED), 2, 200)
+    spark = {"system": "spark-changelog", "changes": "small", "storage": "files", "parts": counted}
     parts = {"job": {"requests": {"PUT": 1.0}}, "materializer": {"requests": {"LIST": 1.0}}}
-    own = {"system": "varvite", "changes": "small", "parts": parts}
+    own = {"system": "varvite", "changes": "small", "storage": "gcs", "parts": parts}
     assert state_bill(own) == pytest.approx(2 * 12.96)
     assert state_bill(spark) == pytest.approx((200 + 2 * 200 / 60) * 12.96)
     assert state_bill(spark, renames=True) == pytest.approx((400 + 2 * 200 / 60) * 12.96)
-    query = {"system": "varvite-query", "changes": "small", "parts": {"query": {"requests": {"PUT": 1.1}}}}
+    asked = {"query": {"requests": {"PUT": 1.1}}}
+    query = {"system": "varvite-query", "changes": "small", "storage": "s3", "parts": asked}
     found, of_query = findings([own, spark, query])
-    assert found.startswith("met: small changes cost less than on spark-changelog")
+    assert found.startswith("met: small changes on gcs cost less than on spark-changelog")
     assert of_query == "met: a whole query costs less than 15 USD a month — 14.26 USD"

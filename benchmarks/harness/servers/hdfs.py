@@ -1,7 +1,6 @@
-"""A NameNode and a DataNode of HDFS for tests, each in a process of its own.
+"""A NameNode and a DataNode of HDFS, each in a process of its own.
 
-`deploy/install_hadoop.sh .hadoop` brings the jar of the servers; what else they need is among PySpark's. A test that
-uses them carries the marker `hdfs`, and is skipped, with the reason, where they or hdfs-native are not installed.
+`deploy/install_hadoop.sh .hadoop` brings the jar of the servers; what else they need is among PySpark's.
 """
 
 from __future__ import annotations
@@ -11,21 +10,33 @@ import signal
 import subprocess
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
-
-from benchmarks.harness.ceph import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from benchmarks.harness.servers.process import free_port
 
 JARS = Path(__file__).resolve().parents[3] / ".hadoop"
 _SERVERS = {"NameNode": "namenode.NameNode", "DataNode": "datanode.DataNode"}
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _START_S = 90.0
+
+
+def is_installed() -> bool:
+    """True if the jar of the servers is there."""
+    return (JARS / "version").exists()
+
+
+@contextmanager
+def running_hdfs(home: Path) -> Generator[HdfsServer]:
+    """Both servers, with their data in `home`."""
+    server = HdfsServer(home)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
 
 
 class HdfsServer:
@@ -98,8 +109,9 @@ class HdfsServer:
                     file.write(b"x")
                 return
             for name, process in self.processes.items():
-                assert process.poll() is None, (self._home / f"{name}.log").read_text()[-3000:]
-            assert time.monotonic() < deadline_s
+                if process.poll() is not None or time.monotonic() > deadline_s:
+                    log = (self._home / f"{name}.log").read_text(errors="replace")
+                    raise RuntimeError(f"{name} of HDFS does not answer: {log[-3000:]}")
             time.sleep(0.1)
 
     def _command(self, name: str, *arguments: str) -> list[str]:
@@ -110,15 +122,3 @@ class HdfsServer:
         jars = f"{self._home}:{JARS}/*:{Path(pyspark.__file__).parent / 'jars'}/*"
         main = f"org.apache.hadoop.hdfs.server.{_SERVERS[name]}"
         return [java, *_JVM, "-cp", jars, main, *arguments]
-
-
-@pytest.fixture(scope="session")
-def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
-    """HDFS on free ports."""
-    if not (JARS / "version").exists():
-        pytest.skip("Hadoop is not installed (deploy/install_hadoop.sh .hadoop); tests of HDFS did not run")
-    pytest.importorskip("hdfs_native")
-    server = HdfsServer(tmp_path_factory.mktemp("hdfs"))
-    server.start()
-    yield server
-    server.kill()

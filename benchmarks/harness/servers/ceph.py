@@ -8,7 +8,6 @@ daemon. The settings that are not obvious say why.
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,8 +21,11 @@ from typing import Any
 
 import botocore.session
 
+from benchmarks.harness.servers.process import free_port
+
 ACCESS_KEY = "varvitetestkey"
 SECRET_KEY = "varvitetestsecret"
+BUCKET = "varvite"
 DAEMONS: dict[str, tuple[str, ...]] = {
     "radosgw": ("-n", "client.rgw"),
     "ceph-osd": ("-i", "0"),
@@ -107,14 +109,6 @@ def missing_programs() -> list[str]:
     return [program for program in PROGRAMS if shutil.which(program) is None]
 
 
-def free_port() -> int:
-    """A TCP port of the loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def running_ceph(*, durable: bool = False) -> Generator[Ceph]:
     """A cluster in a temporary directory, which is gone afterwards; see `Ceph`."""
@@ -158,6 +152,10 @@ class Ceph:
             "endpoint_url": endpoint_url or self.endpoint_url,
             "client_kwargs": {"region_name": "us-east-1"},
         }
+
+    def new_location(self) -> str:
+        """A URL in `BUCKET`, which `make_bucket` makes, below which nothing is yet."""
+        return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
     def make_bucket(self, name: str, *, is_public: bool = False) -> None:
         """Create a bucket; a public one may be read and written without a signature."""

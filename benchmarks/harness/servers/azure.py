@@ -1,23 +1,21 @@
-"""Azurite, the emulator of Azure Blob Storage, for tests, in a process of its own.
+"""Azurite, the emulator of Azure Blob Storage, in a process of its own.
 
-`deploy/install_azurite.sh .azurite` brings it. A test that uses it carries the marker `azure`, and is skipped, with the
-reason, where it or adlfs is not installed.
+`deploy/install_azurite.sh .azurite` brings it.
 """
 
 from __future__ import annotations
 
+import importlib
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from benchmarks.harness.ceph import free_port
-from tests.stores.clouds.server_process import running_server
+from benchmarks.harness.servers.process import free_port, running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 PROGRAM = Path(__file__).resolve().parents[3] / ".azurite" / "node_modules" / ".bin" / "azurite-blob"
 ACCOUNT = "varvitetest"
@@ -32,7 +30,7 @@ class AzureServer:
     endpoint_url: str
 
     def storage_options(self, *, key: str = KEY, **changed: Any) -> dict[str, Any]:
-        """adlfs's options for this server."""
+        """Options of adlfs for this server."""
         connection = (
             f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={key};BlobEndpoint={self.endpoint_url};"
         )
@@ -47,21 +45,16 @@ class AzureServer:
         return f"az://{CONTAINER}/{uuid.uuid4().hex}"
 
 
-@pytest.fixture(scope="session")
-def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
-    """Azurite on a free port, in memory."""
-    if not PROGRAM.exists():
-        pytest.skip("Azurite is not installed (deploy/install_azurite.sh .azurite); tests of Azure did not run")
-    pytest.importorskip("adlfs")
-    from azure.storage.blob import BlobServiceClient
-
+@contextmanager
+def running_azurite(home: Path) -> Generator[AzureServer]:
+    """Azurite, in memory; `home` is its working directory. Raises `ImportError` without adlfs."""
+    blob: Any = importlib.import_module("azure.storage.blob")
     port = free_port()
     server = AzureServer(f"http://127.0.0.1:{port}/{ACCOUNT}")
     command = [str(PROGRAM), "--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry",
                "--blobHost", "127.0.0.1", "--blobPort", str(port)]  # fmt: skip
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"}
-    home = tmp_path_factory.mktemp("azurite")
     with running_server(command, server.endpoint_url, env=environment, cwd=home):
-        with BlobServiceClient.from_connection_string(server.storage_options()["connection_string"]) as client:
+        with blob.BlobServiceClient.from_connection_string(server.storage_options()["connection_string"]) as client:
             client.create_container(CONTAINER)
         yield server
