@@ -73,17 +73,17 @@ demo-kafka: java $(VENV)/.installed-demo ## Count a million orders from Kafka to
 
 # --- tests -----------------------------------------------------------------------------------------------------------
 
-# $(1): which tests, or what is told of them.
-define RUN_TESTS
-	$(PYTEST) --maxprocesses 4 $(1) $(OTHER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
-	$(PYTEST) --maxprocesses 2 $(1) $(WAITING_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
-endef
-# The long tests with clusters of executors, which need the cores, run one by one.
+# $(1): a selection of tests, or options; $(2): directories.
+RUN = $(PYTEST) --maxprocesses $(3) $(1) $(2) $(PYTEST_ARGS) $(NONE_IS_FINE)
+# Those with clusters of executors mostly wait, but want the cores when they do not. So they run one by one, beside tests
+# that need nothing but time.
 CLUSTER_TESTS := tests/spark/cluster
-define RUN_LONG_TESTS
-	$(call RUN_TESTS,$(1) --ignore=$(CLUSTER_TESTS))
-	$(PYTEST) --maxprocesses 1 $(1) $(CLUSTER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
-endef
+.PHONY: run-clusters run-others
+run-clusters:
+	$(call RUN,$(SELECTION),$(CLUSTER_TESTS),1)
+run-others:
+	nice -n 19 $(call RUN,$(SELECTION),$(OTHER_TESTS),2)
+BESIDE := --no-print-directory -j2 --output-sync=target run-clusters run-others
 
 # Classes of Spark as Java prepares them: its many processes in tests start 4 s sooner.
 CLASSES := $(VENV)/spark-classes.jsa
@@ -92,15 +92,18 @@ $(CLASSES): $(VENV)/.installed-test
 
 .PHONY: test
 test: java $(CLASSES) ## Run the tests, but for the long ones
-	$(call RUN_TESTS,-m 'not long and not rare')
+	$(call RUN,-m 'not long and not rare',$(OTHER_TESTS),4)
+	$(call RUN,-m 'not long and not rare',$(WAITING_TESTS),2)
 
 .PHONY: test-long
 test-long: java $(CLASSES) ## Run the long tests
-	$(call RUN_LONG_TESTS,-m 'long and not rare')
+	$(MAKE) $(BESIDE) SELECTION="-m 'long and not rare'"
+	$(call RUN,-m 'long and not rare' --ignore=$(CLUSTER_TESTS),$(WAITING_TESTS),2)
 
 .PHONY: test-all
 test-all: java $(CLASSES) ## Run all tests and list what was skipped, with the reason
-	$(call RUN_LONG_TESTS,-rs)
+	$(MAKE) $(BESIDE) SELECTION=-rs
+	$(call RUN,-rs --ignore=$(CLUSTER_TESTS),$(WAITING_TESTS),2)
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 

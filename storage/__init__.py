@@ -7,6 +7,7 @@ needed is deleted), I8 (read means verified).
 
 | module | owns |
 |---|---|
+| `attempt_threads` | threads for calls that may hang |
 | `clock` | clock and randomness as values that are passed in |
 | `errors` | the error tree: each class says what the caller must do |
 | `fail_point` | named places where a test may kill the process |

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.changelog.chain.images import images_to_copy
 from varvite.changelog.commit.pack import Pack, PackHeader, is_packable, plan_pack
+from varvite.storage.attempt_threads import AttemptThreads
 from varvite.storage.errors import CorruptDataError, MayHaveHappenedError, VarviteError
 from varvite.storage.format import layout
 from varvite.storage.format.records import SegmentRef
-from varvite.storage.transfer.attempt_threads import AttemptThreads
 from varvite.storage.transfer.slice_reader import read_slices
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from varvite.spark_integration.options.configuration import Configuration, Runti
 from varvite.spark_integration.options.execution_config import ExecutionConfig
 from varvite.spark_integration.options.flink_keys import kept_settings, without_flinks_keys
 from varvite.spark_integration.options.flink_values import TimeCharacteristic, log_without_effect
-from varvite.spark_integration.options.levels import session_level
+from varvite.spark_integration.options.levels import session_level, session_properties
 from varvite.spark_integration.options.state_backends import StateBackend
 from varvite.spark_integration.plan.operator import elements_of
 from varvite.spark_integration.plan.stateless import dataframe_source
@@ -167,7 +167,7 @@ class StreamExecutionEnvironment:
         in_code = self.code_level()
         if PARALLELISM.key in in_code.values:
             return in_code.values[PARALLELISM.key]
-        return default_parallelism(self._spark, [in_code, session_level(self._spark.conf.getAll)])
+        return default_parallelism(self._spark, [in_code, session_level(session_properties(self._spark))])
 
     def get_max_parallelism(self) -> int:
         """The setting of code; -1, as in PyFlink: the configuration decides."""

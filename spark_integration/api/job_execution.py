@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varvite.materializer.options.driver import MATERIALIZER_MODE, PARALLELISM, RUNTIME_MODE
 from varvite.spark_integration.api.session import is_one_machine
-from varvite.spark_integration.api.writer import SHUFFLE_PARTITIONS, StreamWriter, location_of_session
+from varvite.spark_integration.api.writer import SHUFFLE_PARTITIONS, SPARK_LOCATION, StreamWriter, location_of_session
 from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator, CollectSink, PrintSink
 from varvite.spark_integration.connectors.several_sinks import SeveralSinks
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
-from varvite.spark_integration.options.levels import session_level
+from varvite.spark_integration.options.levels import session_level, session_properties
 from varvite.spark_integration.plan.graph import has_several_outputs, last_operator_of, side_output_of
 from varvite.spark_integration.plan.job import is_batch_job
 from varvite.spark_integration.plan.transformations import KeyedTransformation, sources_of
@@ -153,7 +153,7 @@ def start_job(
 
 def is_batch(environment: ProgramSettings, sinks: Sinks) -> bool:
     """True if a program with these sinks runs in Flink's BATCH mode. Raises `InvalidRequestError` if it cannot."""
-    levels = environment.code_level(), session_level(environment.spark.conf.getAll)
+    levels = environment.code_level(), session_level(session_properties(environment.spark))
     sources = [source for end, _ in sinks for source in sources_of(end)]
     if not is_batch_job(value_of(RUNTIME_MODE, levels), sources):
         return False
@@ -170,7 +170,7 @@ def set_defaults(
 ) -> None:
     """Set what is not set, as the module says; `batch_directory`: place of all that a job in BATCH mode writes."""
     spark = environment.spark
-    conf: dict[str, str] = spark.conf.getAll
+    conf = session_properties(spark)
     levels: tuple[OptionLevel, ...] = (environment.code_level(), session_level(conf))
     storage = next((level.values[DIRECTORY.key] for level in levels if DIRECTORY.key in level.values), None)
     if storage is None or batch_directory is not None:
@@ -190,7 +190,7 @@ def set_defaults(
 
 def _progress_location(conf: dict[str, str], storage: str, job: str) -> str | None:
     """Spark's location; None: nothing says it, and the storage is elsewhere, so that the sources must not need one."""
-    location = location_of_session(conf, job)
+    location = location_of_session(conf.get(SPARK_LOCATION), job)
     if location is not None:
         return location
     directory = local_directory(absolute_url(storage))

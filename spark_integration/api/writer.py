@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from varvite.changelog.working_stores.custom import check_factory
 from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM
@@ -35,7 +35,7 @@ from varvite.spark_integration.connectors.sources.input_rows import input_rows
 from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
 from varvite.spark_integration.options.job_config import levels_of_batch_job, resolve
-from varvite.spark_integration.options.levels import option_key, session_level
+from varvite.spark_integration.options.levels import option_key, session_level, session_properties
 from varvite.spark_integration.options.progress_mode import decide_progress
 from varvite.spark_integration.plan.graph import plan_graph, side_output_of
 from varvite.spark_integration.plan.job import (
@@ -269,7 +269,7 @@ class StreamWriter:
         check_worker_python(spark)
         options = dict(self._options)
         plan, private = self._plan(spark, options)
-        limit = memory_warning(spark.sparkContext.getConf().get)
+        limit = memory_warning(spark.conf.get)
         if limit is not None and plan.operators:
             _log.warning("job %s: %s", plan.job, limit)
         sink = self._with_sides(self._make_sink(spark, plan, options, path), spark, plan)
@@ -337,7 +337,9 @@ class StreamWriter:
         keeps_state = has_spark_state(analyzed)
         names = _source_names(graph.sources, analyzed)
         progress = decide_progress(config.progress, names, self._spark_trigger(config), has_spark_state=keeps_state)
-        location = take_option(options, "checkpointLocation") or location_of_session(spark.conf.getAll, job)
+        location = take_option(options, "checkpointLocation") or location_of_session(
+            spark.conf.get(SPARK_LOCATION, None), job
+        )
         if not location and not progress.is_in_chain:
             raise missing_checkpoint_location(options, progress.reason)
         private = None if location else PrivateLocation(config.storage_url, job)
@@ -371,7 +373,7 @@ class StreamWriter:
             has_spark_state=keeps_state,
             input_delays=graph.input_delays,
             config=config,
-            executors=expected_executors(spark.sparkContext.getConf().get),
+            executors=expected_executors(spark.conf.get),
         )
         return plan, private
 
@@ -391,7 +393,7 @@ class StreamWriter:
     def _levels(self) -> list[OptionLevel]:
         """Levels of options, strongest first."""
         of_query = OPTIONS.read("query option", self._job_options)
-        levels = [self._environment.code_level(), of_query, session_level(self._environment.spark.conf.getAll)]
+        levels = [self._environment.code_level(), of_query, session_level(session_properties(self._environment.spark))]
         return levels if self._batch_directory is None else levels_of_batch_job(levels, self._batch_directory)
 
     def _with_sides(self, sink: Sink, spark: SparkSession, plan: JobPlan) -> Sink:
@@ -424,7 +426,7 @@ def default_parallelism(spark: SparkSession, levels: Sequence[OptionLevel]) -> i
     Without a setting it is Spark's `spark.sql.shuffle.partitions`; on one machine the number of its cores if nobody has
     set that either, as each partition has a process.
     """
-    is_set = SHUFFLE_PARTITIONS in cast("dict[str, str]", spark.conf.getAll)
+    is_set = spark.conf.get(SHUFFLE_PARTITIONS, None) is not None
     cores, of_shuffles = spark.sparkContext.defaultParallelism, int(spark.conf.get(SHUFFLE_PARTITIONS) or "200")
     default = cores if is_one_machine(spark) and not is_set else of_shuffles
     return check_parallelism(value_of(PARALLELISM, levels), default, value_of(MAX_PARALLELISM, levels))
@@ -464,9 +466,8 @@ def _in_chain(files: HadoopDirectory, config: JobConfig, job: str, *, is_private
     return location_in_chain(config, job, is_private=is_private)
 
 
-def location_of_session(conf: Mapping[str, str], job: str) -> str | None:
-    """The checkpoint location that the session gives a query of that name, as in Spark; None: it gives none."""
-    root = conf.get(SPARK_LOCATION)
+def location_of_session(root: str | None, job: str) -> str | None:
+    """The checkpoint location of a query of that name, by the session's `SPARK_LOCATION`, as in Spark; None: none."""
     return f"{root.rstrip('/')}/{job}" if root else None
 
 

@@ -75,6 +75,9 @@ class HadoopDirectory:
             self._files: Any = path.getFileSystem(self._conf)
             self._root: Any = self._files.makeQualified(path)
             self._managers: dict[str, Any] = {}
+            url = self._root.toUri()
+            self.local_path = Path(url.getPath()) if url.getScheme() == "file" else None
+            """The directory's path, if it is of the local file system."""
         except Py4JJavaError as error:
             raise InvalidRequestError(f"{location!r} is no location that Spark can use: {_reason(error)}") from None
 
@@ -82,12 +85,6 @@ class HadoopDirectory:
     def location(self) -> str:
         """The directory's full URL."""
         return self._root.toString()
-
-    @property
-    def local_path(self) -> Path | None:
-        """The directory's path, if it is of the local file system."""
-        url = self._root.toUri()
-        return Path(url.getPath()) if url.getScheme() == "file" else None
 
     def url(self, name: str) -> str:
         """Full URL of a name."""
@@ -100,6 +97,8 @@ class HadoopDirectory:
             DamagedFileError: The file system's checksum does not match.
             MayHaveHappenedError: It failed otherwise.
         """
+        if self._is_absent(name):
+            return None
         try:
             with self._translated("reading", name):
                 stream = self._files.open(self._path(name))
@@ -173,6 +172,8 @@ class HadoopDirectory:
     def list_files(self, name: str = "") -> list[FileInfo]:
         """All files below a directory, in no order; nothing if it does not exist. Raises `MayHaveHappenedError`."""
         infos: list[FileInfo] = []
+        if self._is_absent(name):
+            return infos
         try:
             with self._translated("listing", name):
                 statuses = self._files.listFiles(self._path(name), True)
@@ -220,6 +221,8 @@ class HadoopDirectory:
 
     def list_names(self, name: str = "") -> Iterator[str]:
         """Names in a directory below, in no order; nothing if it does not exist. Raises `MayHaveHappenedError`."""
+        if self._is_absent(name):
+            return
         try:
             with self._translated("listing", name):
                 statuses = self._files.listStatusIterator(self._path(name))
@@ -227,6 +230,10 @@ class HadoopDirectory:
                     yield statuses.next().getPath().getName()
         except FileNotFoundError:
             return
+
+    def _is_absent(self, name: str) -> bool:
+        """True if a local file does not exist, which Python knows without an exception of Java's."""
+        return self.local_path is not None and not (self.local_path / name).exists()
 
     def _path(self, name: str) -> Any:
         return self._path_class(self._root, name) if name else self._root

@@ -59,6 +59,8 @@ class RunningQuery:
         self._session: Any = session
         self._name = name
         self._execution: Any = None
+        self._buffer: Any = None
+        """Java's class, which takes milliseconds to find."""
 
     def execution(self) -> Any:
         """Spark's own object, a `MicroBatchExecution`."""
@@ -83,7 +85,9 @@ class RunningQuery:
             entry = log.get(batch)
             if entry.isEmpty():
                 return None
-            written = self._session._jvm.java.io.ByteArrayOutputStream()  # noqa: SLF001  as above
+            if self._buffer is None:
+                self._buffer = self._session._jvm.java.io.ByteArrayOutputStream  # noqa: SLF001  as above
+            written = self._buffer()
             log.serialize(entry.get(), written)
             return bytes(written.toByteArray())
 

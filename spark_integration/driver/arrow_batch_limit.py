@@ -38,7 +38,7 @@ class ArrowBatchLimit:
 
     def __init__(self, session: SparkSession) -> None:
         self._conf = session.conf
-        self._is_mine = MAX_BYTES not in session.conf.getAll
+        self._is_mine = session.conf.get(MAX_BYTES, None) is None
         self._measured = str(session.conf.get(MAX_BYTES))
         self._rows_per_batch = int(str(session.conf.get(MAX_RECORDS)))
         self._skips = False

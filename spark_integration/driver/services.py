@@ -12,7 +12,7 @@ from varvite.spark_integration.driver.monitoring.warnings import BatchWarnings
 from varvite.spark_integration.driver.placement.decision import PartitionMoves
 from varvite.spark_integration.driver.placement.standbys import StandbyWatch
 from varvite.spark_integration.driver.snapshot_watch import SnapshotWatch
-from varvite.storage.transfer.attempt_threads import AttemptThreads
+from varvite.storage.attempt_threads import AttemptThreads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,19 +6,35 @@ that makes booleans tri-state, as in Flink.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from varvite.materializer.options.table import OPTIONS
+from varvite.storage.clock import SystemTokens
 from varvite.storage.options.declaration import CONF_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
 
     from varvite.storage.options.table import OptionLevel
 
 _SHORT_PREFIX: Final = "varvite."
 _MISSPELT_LIKENESS_MIN: Final = 1.0
 """An option of a sink that is at least so similar to a known key counts as misspelt."""
+
+
+def session_properties(session: SparkSession) -> dict[str, str]:
+    """All properties that are set in a session.
+
+    PySpark's `conf.getAll` asks the JVM for each of them, and ends with an exception there, which costs most.
+    """
+    java: Any = getattr(session, "_jsparkSession", None)
+    if java is None:  # Spark Connect, which is refused later
+        return dict(session.conf.getAll)
+    separator = SystemTokens().token()
+    pairs = str(java.conf().getAll().mkString(separator)).split(separator)
+    return {key: value for key, _, value in (pair.partition(" -> ") for pair in pairs if pair)}
 
 
 def session_level(conf: Mapping[str, str]) -> OptionLevel:

@@ -5,7 +5,6 @@ transfer has limits).
 
 | module | owns |
 |---|---|
-| `attempt_threads` | threads for calls that may hang |
 | `byte_budget` | the bytes in flight of several uploads |
 | `claim` | put-if-absent with a known outcome |
 | `download` | many files at once, verified |

@@ -28,9 +28,9 @@ from collections import deque
 from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from varvite.storage.attempt_threads import AttemptThreads
 from varvite.storage.errors import MayHaveHappenedError, RetryableError
 from varvite.storage.object_stores.remote.protocols import S3_PROTOCOLS
-from varvite.storage.transfer.attempt_threads import AttemptThreads
 from varvite.storage.transfer.claim import CLAIM_BACKOFF, ClaimRequest
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
+from varvite.storage.attempt_threads import AttemptThreads, no_thread
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
 from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.local.files import check_source
 from varvite.storage.object_stores.prepared_object import Preparation
-from varvite.storage.transfer.attempt_threads import AttemptThreads, no_thread
 from varvite.storage.transfer.byte_budget import ByteBudget
 from varvite.storage.transfer.options import UPLOAD_ATTEMPTS, UPLOAD_DEADLINE, UPLOAD_THREADS, UPLOAD_TIMEOUT
 

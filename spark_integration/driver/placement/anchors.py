@@ -76,7 +76,7 @@ class Anchors:
         context = session.sparkContext
         if is_one_process(context.master or ""):
             return None
-        form = join_form(context.getConf().get(REDUCE_LOCALITY, "true") or "true")
+        form = join_form(session.conf.get(REDUCE_LOCALITY, "true") or "true")
         try:
             anchors = cls(session, job, LiveExecutors(context), form, copies)
         except _NOT_AS_KNOWN as error:
@@ -87,7 +87,7 @@ class Anchors:
                 "job %s: %s=false would make placement cheaper; see docs/operate/cluster.md", job, REDUCE_LOCALITY
             )
             for key, value in MERGE_SETTINGS.items():
-                if key not in session.conf.getAll:
+                if session.conf.get(key, None) is None:
                     session.conf.set(key, value)
         return anchors
 

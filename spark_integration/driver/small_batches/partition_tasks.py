@@ -19,8 +19,8 @@ from varvite.spark_integration.driver.operator_executor import BatchRedoError
 from varvite.spark_integration.messages.protocol import SUMMARY_COLUMN
 from varvite.spark_integration.transport.pump import stream, task_request
 from varvite.spark_integration.transport.wire import Opening
+from varvite.storage.attempt_threads import AttemptThreads
 from varvite.storage.clock import SystemTokens
-from varvite.storage.transfer.attempt_threads import AttemptThreads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

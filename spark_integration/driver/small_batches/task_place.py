@@ -97,7 +97,9 @@ class TaskPlaces:
         """The place with the local properties of this thread."""
         java: Any = self._context._jsc  # noqa: SLF001  PySpark has no getter for all of them
         properties: Any = java.sc().getLocalProperties()
-        of_thread = {str(name): str(properties.getProperty(name)) for name in properties.stringPropertyNames()}
+        of_thread = {
+            str(name): str(properties.getProperty(name)) for name in properties.stringPropertyNames().toArray()
+        }
         of_task: dict[str, str] = place.context.get("_localProperties") or {}
         added = {name: value for name, value in of_task.items() if name.startswith(_RESOURCES)}
         return place._replace(context={**place.context, "_localProperties": added | of_thread})

@@ -8,6 +8,7 @@
 * A NameNode that restarts within that time takes the file for unfinished, and readers see it without its last block. So
   the length that they see is compared with that of the file, and the NameNode is told to close it.
 * The package keeps connections to DataNodes for all clients of a process, which a forked child would go on with.
+* A sync never returns if its DataNode is killed in some moments. So each call is waited for a limited time only.
 * Reading past the end of a file would end in a panic, so its size is looked at first.
 """
 
@@ -18,19 +19,20 @@ import importlib.util
 import math
 import posixpath
 import re
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from varvite.storage.attempt_threads import AttemptThreads
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.contract import ObjectMeta
 from varvite.storage.object_stores.local.store import STALE_S, TEMPORARY
-from varvite.storage.object_stores.remote.dialect import PART_BYTES, Page
+from varvite.storage.object_stores.remote.dialect import PART_BYTES, READ_TIMEOUT_S, Page
 from varvite.storage.object_stores.remote.errors import NO_TICKET
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from varvite.storage.clock import TokenSource
@@ -44,9 +46,10 @@ _BOUNDED: Final[Mapping[str, str]] = {
     "dfs.client.failover.sleep.max.millis": "500",
 }
 """By default it waits for a NameNode for minutes."""
-_CLOSING_AT_A_TIME: Final = 64
+_CALLS_AT_A_TIME: Final = 64
 _COMMIT_POLL_S: Final = 0.002
-_RENAMES_MAX: Final = 8
+_ATTEMPTS_MAX: Final = 8
+"""Of what another process has changed meanwhile."""
 _RECOVERY_S: Final = 10.0
 _OF_JAVA: Final = re.compile(r'RPCError\("[\w.]*[.$](\w+)", "(.*?)(?:\\n|"\)$)', re.DOTALL)
 """An answer of the NameNode: the class of its exception, and its message before the stack trace."""
@@ -67,12 +70,23 @@ class _Client(NamedTuple):
     """The client of a process."""
 
     hdfs: Any
-    closing: ThreadPoolExecutor
-    """Closes files."""
+    threads: AttemptThreads
+    """Run its calls."""
     cleaned: list[str]
     """The directories whose old temporary files have been removed."""
     recovered_s: dict[str, float]
     """Files that the NameNode was told to close, and when, in seconds of the monotonic clock."""
+
+    def ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """The answer of a call. Raises `HdfsError` if there is none in time."""
+        future = self.threads.submit(partial(call, *arguments))
+        try:
+            return future.result(READ_TIMEOUT_S)
+        except TimeoutError:
+            if future.done():
+                raise
+            self.threads.give_up(future)
+            raise HdfsError(f"no answer within {READ_TIMEOUT_S} s") from None
 
 
 class HdfsDialect:
@@ -103,18 +117,17 @@ class HdfsDialect:
             hdfs = self._library.Client(self._server, {**_BOUNDED, **settings}, **of_client)
         except (OSError, RuntimeError) as error:
             raise ValueError(str(error)) from error
-        return _Client(hdfs, ThreadPoolExecutor(_CLOSING_AT_A_TIME, "hdfs-close"), [], {})
+        return _Client(hdfs, AttemptThreads(_CALLS_AT_A_TIME, "varvite-hdfs"), [], {})
 
     def read(self, client: _Client, path: str) -> bytes:
         with _reading():
-            return bytes(_opened(client, path).read())
+            return bytes(client.ask(_opened(client, path).read))
 
     def read_range(self, client: _Client, path: str, offset: int, length: int) -> bytes:
         with _reading():
             file = _opened(client, path)
-            return (
-                bytes(file.read_range(offset, max(0, min(length, len(file) - offset)))) if offset < len(file) else b""
-            )
+            length = max(0, min(length, len(file) - offset))
+            return bytes(client.ask(file.read_range, offset, length)) if length else b""
 
     def write(self, client: _Client, path: str, data: bytes) -> None:
         self._write(client, path, [data], overwrite=True)
@@ -128,20 +141,21 @@ class HdfsDialect:
 
     def download(self, client: _Client, path: str, target: Path) -> None:
         with _reading(), target.open("wb") as file:
-            for part in _opened(client, path):
-                file.write(part)
+            source = _opened(client, path)
+            for offset in range(0, len(source), PART_BYTES):
+                file.write(client.ask(source.read_range, offset, min(PART_BYTES, len(source) - offset)))
 
     def list_page(self, client: _Client, prefix: str, start_after: str, rest: str | None) -> Page:  # noqa: ARG002
         directory, hidden = posixpath.dirname(prefix) or "/", f"{self.root}/{TEMPORARY}/"
         with _translated():
             try:
-                client.hdfs.get_file_info(directory)
+                client.ask(client.hdfs.get_file_info, directory)
             except (FileNotFoundError, NotADirectoryError):
                 return Page([], None)
             try:
                 metas = [
                     ObjectMeta(status.path, status.length, status.modification_time / 1000)
-                    for status in client.hdfs.list_status(directory, recursive=True)
+                    for status in client.ask(_list, client, directory)
                     if not status.isdir and not status.path.startswith(hidden)
                 ]
             except FileNotFoundError as error:  # a directory was removed meanwhile, empty
@@ -150,7 +164,7 @@ class HdfsDialect:
 
     def size(self, client: _Client, path: str) -> int:
         with _reading():
-            status = client.hdfs.get_file_info(path)
+            status = client.ask(client.hdfs.get_file_info, path)
             if status.isdir:
                 raise FileNotFoundError(path)
             return int(status.length)
@@ -164,14 +178,15 @@ class HdfsDialect:
 
     def _delete(self, client: _Client, path: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            if not client.hdfs.get_file_info(path).isdir:
-                client.hdfs.delete(path)
+            if not client.ask(client.hdfs.get_file_info, path).isdir:
+                client.ask(client.hdfs.delete, path)
 
     def _remove_empty(self, client: _Client, directory: str) -> None:
         """Remove directories that a delete left empty, so that their number stays bounded (I10)."""
         while len(directory) > len(self.root):
             try:
-                if not client.hdfs.get_file_info(directory).isdir or not client.hdfs.delete(directory):
+                is_directory = client.ask(client.hdfs.get_file_info, directory).isdir
+                if not is_directory or not client.ask(client.hdfs.delete, directory):
                     return  # an object has the name
             except (OSError, RuntimeError):  # it has something in it again
                 return
@@ -183,14 +198,14 @@ class HdfsDialect:
         with _translated():
             options = self._library.WriteOptions(overwrite=False, create_parent=True)
             # Not the wrapper, whose finalizer would close a file once more, which can take 15 s.
-            file = client.hdfs.inner.create(temporary, options)
+            file = client.ask(client.hdfs.inner.create, temporary, options)
             try:
                 self._fill(client, file, temporary, parts)
                 self._clean(client, directory, temporary)
                 self._rename(client, temporary, path, overwrite=overwrite)
             except BaseException:
                 with suppress(OSError, RuntimeError):
-                    client.hdfs.delete(temporary)
+                    client.ask(client.hdfs.delete, temporary)
                 raise
 
     def _fill(self, client: _Client, file: Any, path: str, parts: Iterable[bytes]) -> None:
@@ -198,45 +213,62 @@ class HdfsDialect:
         size = 0
         for part in parts:
             if part:
-                file.write(part)
+                client.ask(file.write, part)
                 # Only the block that is being written is synced; blocks end at multiples of the size of a part.
-                file.hsync()
+                client.ask(file.hsync)
                 size += len(part)
-        closing = client.closing.submit(file.close)
-        while not closing.done() and len(client.hdfs.read(path)) < size:
-            wait([closing], _COMMIT_POLL_S)
+        closing = client.threads.submit(file.close)
+        give_up_s = SystemClock().monotonic_s() + READ_TIMEOUT_S
+        while not closing.done() and len(client.ask(client.hdfs.read, path)) < size:
+            if SystemClock().monotonic_s() > give_up_s:
+                client.threads.give_up(closing)
+                raise HdfsError(f"{path} is not committed within {READ_TIMEOUT_S} s")
+            SystemClock().sleep(_COMMIT_POLL_S)
         if closing.done():
             closing.result()
+        client.threads.give_up(closing)
 
     def _rename(self, client: _Client, temporary: str, path: str, *, overwrite: bool) -> None:
-        for _ in range(_RENAMES_MAX):
+        for _ in range(_ATTEMPTS_MAX):
             try:
-                return client.hdfs.rename(temporary, path, overwrite)
+                return client.ask(client.hdfs.rename, temporary, path, overwrite)
             except FileNotFoundError:  # no directory yet, or it was removed, empty, meanwhile
-                client.hdfs.mkdirs(posixpath.dirname(path), create_parent=True)
+                client.ask(partial(client.hdfs.mkdirs, posixpath.dirname(path), create_parent=True))
         raise HdfsError(f"the directory of {path} is removed again and again")
 
     def _clean(self, client: _Client, directory: str, temporary: str) -> None:
         """Remove temporary files of killed processes (I10), once per process and by the clock of the NameNode."""
         if not client.cleaned:
             client.cleaned.append(directory)
-            now_ms = client.hdfs.get_file_info(temporary).modification_time
-            for status in [*client.hdfs.list_status(directory)]:
+            now_ms = client.ask(client.hdfs.get_file_info, temporary).modification_time
+            for status in client.ask(_list, client, directory):
                 if status.modification_time < now_ms - STALE_S * 1000:
-                    client.hdfs.delete(status.path)
+                    client.ask(client.hdfs.delete, status.path)
+
+
+def _list(client: _Client, directory: str) -> list[Any]:
+    return list(client.hdfs.list_status(directory, recursive=True))
 
 
 def _opened(client: _Client, path: str) -> Any:
     """A reader of a file. Raises `HdfsError` if it does not see all of it yet."""
-    size, file = client.hdfs.get_file_info(path).length, client.hdfs.read(path)
-    if len(file) != size:
-        # Each call begins a recovery anew, which ends in seconds.
-        now_s = SystemClock().monotonic_s()
-        if client.recovered_s.get(path, -math.inf) < now_s - _RECOVERY_S:
-            client.recovered_s[path] = now_s
-            client.hdfs.recover_lease(path)
-        raise HdfsError(f"{path} has {size} bytes, of which {len(file)} can be read; the NameNode was told to close it")
-    return file
+    status: Any = None
+    for _ in range(_ATTEMPTS_MAX):
+        before, status = status, client.ask(client.hdfs.get_file_info, path)
+        file = client.ask(client.hdfs.read, path)
+        if len(file) == status.length:
+            return file
+        if before is not None and (before.length, before.modification_time) == (
+            status.length,
+            status.modification_time,
+        ):
+            break  # nobody has replaced it meanwhile
+    # Each call begins a recovery anew, which ends in seconds.
+    now_s = SystemClock().monotonic_s()
+    if client.recovered_s.get(path, -math.inf) < now_s - _RECOVERY_S:
+        client.recovered_s[path] = now_s
+        client.ask(client.hdfs.recover_lease, path)
+    raise HdfsError(f"{path} cannot be read to its end yet; the NameNode was told to close it")
 
 
 def _explained(text: str) -> OSError:

@@ -17,11 +17,11 @@ from tests.workers.state_worker_setup import eventually
 from varvite.changelog.api.descriptors import ListStateDescriptor
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
 from varvite.spark_integration.messages import requested_store
+from varvite.storage import attempt_threads
 from varvite.storage.errors import DidNotHappenError, MayHaveHappenedError, RetryableError
 from varvite.storage.format import layout
 from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.local.store import LocalStore
-from varvite.storage.transfer import attempt_threads
 from varvite.storage.transfer.upload import CONCURRENT_ATTEMPTS, UploadPolicy
 
 PATIENT = UploadPolicy(

@@ -155,7 +155,7 @@ def test_errors_say_what_to_do(store: RemoteStore, monkeypatch: pytest.MonkeyPat
     def fail(*arguments: Any) -> None:
         raise RuntimeError(f'{text}\\n\\tat org.apache.hadoop.Some.frame(Some.java:1)\\n")')
 
-    monkeypatch.setattr(store._clients.client().hdfs, "create", fail)
+    monkeypatch.setattr(store._clients.client().hdfs, "rename", fail)
     with pytest.raises((RetryableError, InvalidRequestError), match=advice) as raised:
         store.put("a", b"x")
     assert ("Some.java" in str(raised.value)) == ("SASL" in text)

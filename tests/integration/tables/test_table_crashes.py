@@ -13,7 +13,7 @@ from tests.integration.tables.iceberg_warehouse import Warehouse
 from tests.stores.postgres_server import Server
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
-with_kills = pytest.mark.parametrize("kills", [8, pytest.param(50, marks=pytest.mark.rare)])
+with_kills = pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.rare)])
 
 
 @with_kills

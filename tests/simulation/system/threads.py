@@ -17,8 +17,8 @@ from unittest import mock
 
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, TaskFuture, Violation
 from varvite.spark_integration.driver.snapshot_watch import POLL_S, SnapshotWatch
+from varvite.storage.attempt_threads import AttemptThreads
 from varvite.storage.object_stores.contract import ObjectStore
-from varvite.storage.transfer.attempt_threads import AttemptThreads
 
 BESIDE: Final = ("varvite-pack", "varvite-materialize", "varvite-claim")
 """Prefixes of the names of threads that run beside the one that hands the work over."""

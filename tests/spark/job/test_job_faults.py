@@ -281,8 +281,15 @@ def test_a_lost_output_block_that_is_made_anew_without_rows_fails_the_query_too(
 
 
 @pytest.mark.spark_tasks
-@pytest.mark.parametrize("is_united", [False, True])
-@pytest.mark.parametrize("again", ["with rows", "without rows"])
+@pytest.mark.parametrize(
+    ("again", "is_united"),
+    [
+        ("with rows", True),
+        ("without rows", False),
+        pytest.param("with rows", False, marks=pytest.mark.rare),
+        pytest.param("without rows", True, marks=pytest.mark.rare),
+    ],
+)
 def test_an_upstream_partition_that_runs_again_redoes_the_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str, *, is_united: bool
 ) -> None:

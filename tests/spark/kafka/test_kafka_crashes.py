@@ -69,7 +69,7 @@ def place(sink: str, kafka: Kafka, request: pytest.FixtureRequest, directory: Pa
 @pytest.mark.parametrize(
     ("sink", "kills"),
     [
-        pytest.param("kafka", 2, marks=pytest.mark.timeout(1_200)),
+        pytest.param("kafka", 1, marks=pytest.mark.timeout(1_200)),
         pytest.param("kafka", 200, marks=[pytest.mark.rare, pytest.mark.timeout(7_200)]),
         *(
             pytest.param(sink, 50, marks=[pytest.mark.rare, pytest.mark.timeout(3_600)])

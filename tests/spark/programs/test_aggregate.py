@@ -154,7 +154,13 @@ def combining_always(monkeypatch: pytest.MonkeyPatch, way: Way | None) -> list[i
 @pytest.mark.spark_tasks
 @pytest.mark.parametrize(
     ("make", "way"),
-    [(combined, Way.SPARK), (combined, Way.ARROW), (exactly_combined, Way.ARROW), (every, None), (distinct, None)],
+    [
+        (combined, Way.SPARK),
+        (exactly_combined, Way.ARROW),
+        (every, None),
+        pytest.param(combined, Way.ARROW, marks=pytest.mark.rare),
+        pytest.param(distinct, None, marks=pytest.mark.rare),
+    ],
 )
 def test_aggregates_are_sparks_also_over_restarts_killed_workers_and_other_backends(
     spark: SparkSession, tmp_path: Path, make: Callable[[], Both], way: Way | None, monkeypatch: pytest.MonkeyPatch

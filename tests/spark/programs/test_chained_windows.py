@@ -178,10 +178,20 @@ def expected(kind: str) -> list[Any]:
 @pytest.mark.parametrize(
     "kind",
     [
-        *("10", "5 asked beside", "all", "session beside", "timers"),
+        *("10", "5 asked beside", "timers"),
         *(
             pytest.param(kind, marks=pytest.mark.rare)
-            for kind in ("20", "5", "10 asked", "session", "20 beside", "all beside", "timers beside")
+            for kind in (
+                "20",
+                "5",
+                "10 asked",
+                "all",
+                "session",
+                "20 beside",
+                "all beside",
+                "session beside",
+                "timers beside",
+            )
         ),
     ],
 )

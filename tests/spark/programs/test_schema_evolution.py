@@ -63,7 +63,7 @@ def adopt(job: KeyedJob) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["rocksdb", pytest.param("hashmap", marks=pytest.mark.rare)])
 def test_a_job_goes_on_with_other_types(spark: SparkSession, tmp_path: Path, backend: str) -> None:
     functions = documented_functions()
     job = KeyedJob(spark, tmp_path, backend=BACKENDS[backend], output="k string, state string")

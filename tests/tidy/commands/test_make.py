@@ -107,15 +107,15 @@ def test_spark_workers_run_with_the_python_of_the_environment() -> None:
 
 def test_make_test_runs_kinds_in_order_and_nothing_else() -> None:
     for target in ("test", "test-long", "test-all"):
-        quick, waiting, *clusters = runs_of(target)
+        *clusters, quick, waiting = runs_of(target)
         kinds = ["unit", "property", "contract", "golden", "tidy", "simulation"]
         assert re.findall(r" tests/(\S+)", quick) == kinds
         assert re.findall(r" tests/(\S+)", waiting) == ["integration", "spark"]
-        for run, processes in ((quick, 4), (waiting, 2), *((run, 1) for run in clusters)):
-            assert f" -n auto --dist worksteal --maxprocesses {processes} " in run
-        # Each test runs once: those with clusters of executors by themselves, if they are many.
+        # Each test runs once: those with clusters of executors by themselves, if they are many, beside the quick ones.
         assert [re.findall(r" (tests/\S+)", run) for run in clusters] == [["tests/spark/cluster"]] * len(clusters)
         assert (" --ignore=tests/spark/cluster " in waiting) == bool(clusters) == (target != "test")
+        for run, processes in ((quick, 2 if clusters else 4), (waiting, 2), *((run, 1) for run in clusters)):
+            assert f" -n auto --dist worksteal --maxprocesses {processes} " in run
 
 
 def test_make_test_leaves_out_no_kind() -> None:

@@ -36,7 +36,7 @@ def search(bounds: Bounds, *, trace: bool = False) -> Outcome:
 @pytest.mark.parametrize(
     ("bounds", "worlds_min"),
     [
-        pytest.param(Bounds(slots=8), 500_000, id="three runs, 8 slots, every entry full", marks=pytest.mark.long),
+        pytest.param(Bounds(slots=8), 500_000, id="three runs, 8 slots, every entry full", marks=pytest.mark.rare),
         pytest.param(Bounds(slots=8, full_every=2), 200_000, id="three runs, 8 slots, every other entry full"),
         pytest.param(Bounds(slots=6, rollbacks=1), 200_000, id="three runs, 6 slots, Spark set back"),
         pytest.param(Bounds(slots=7, drivers=2, rollbacks=1, sink_tells=True), 80_000, id="sink that tells"),

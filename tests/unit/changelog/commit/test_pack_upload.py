@@ -16,12 +16,12 @@ from varvite.changelog.commit.base_decision import SparkProgress
 from varvite.changelog.commit.batch_result import BatchFacts, entry_time
 from varvite.changelog.commit.run import JobRun, nothing_to_adopt
 from varvite.changelog.commit.state import CommitPolicy
+from varvite.storage import attempt_threads
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError
 from varvite.storage.format import layout
 from varvite.storage.format.records import OperatorLayout
 from varvite.storage.object_stores.memory import MemoryStore
-from varvite.storage.transfer import attempt_threads
 from varvite.storage.transfer.slice_reader import read_slices
 
 if TYPE_CHECKING:

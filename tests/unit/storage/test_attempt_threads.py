@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from varvite.storage import attempt_threads
+from varvite.storage.attempt_threads import AttemptThreads
 from varvite.storage.errors import DidNotHappenError
-from varvite.storage.transfer import attempt_threads
-from varvite.storage.transfer.attempt_threads import AttemptThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
