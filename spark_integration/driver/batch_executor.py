@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
+    from varvite.spark_integration.connectors.heartbeats.heartbeat import InputRows
     from varvite.spark_integration.driver.placement.standbys import StandbyCopies
     from varvite.spark_integration.driver.small_batches.executor import TableResult
     from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
@@ -172,7 +173,7 @@ class BatchExecutor:
         return self._anchors is not None
 
     def attempt(
-        self, rows: DataFrame, batch: int, requests: Sequence[BatchRequest]
+        self, rows: InputRows, batch: int, requests: Sequence[BatchRequest]
     ) -> Sequence[OperatorResult | TableResult]:
         """Execute all operators, each on the rows of the one before; a small batch in the driver.
 
@@ -193,7 +194,7 @@ class BatchExecutor:
         if self._anchors is not None:
             self._anchors.refresh()
         with attempt_accumulators(self._spark.sparkContext) as reports:
-            results = self._run(rows, requests, reports)
+            results = self._run(rows.frame, requests, reports)
             check_executed(reports.executions.value, [result.summaries for result in results], batch)
             self.latest_ms = reports.latest_ms.value
         return results
@@ -248,7 +249,7 @@ class BatchExecutor:
         if self._small is not None:
             self._small.cancel()
 
-    def _attempt_small(self, rows: DataFrame, requests: Sequence[BatchRequest]) -> Sequence[TableResult] | None:
+    def _attempt_small(self, rows: InputRows, requests: Sequence[BatchRequest]) -> Sequence[TableResult] | None:
         """Execute a small batch in the driver; None if it is not small, and nothing was executed then."""
         small = self._small
         choice = SPARKS if small is None else small.choose(rows, requests)
@@ -257,7 +258,9 @@ class BatchExecutor:
         place = self._chain_place()
         with attempt_accumulators(self._spark.sparkContext) as reports:
             try:
-                batches = small.read(choice, lambda: self._apply_preparation(rows, place, reports, is_whole=False))
+                batches = small.read(
+                    choice, lambda: self._apply_preparation(rows.frame, place, reports, is_whole=False)
+                )
             finally:
                 raise_failures(reports.failures.value)
             latest_ms = reports.latest_ms.value

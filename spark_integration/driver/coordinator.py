@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from varvite.changelog.commit.base_decision import Adopt, SinkCommit
 from varvite.changelog.commit.batch_result import entry_time
-from varvite.spark_integration.connectors.heartbeats.heartbeat import without_heartbeat
+from varvite.spark_integration.connectors.heartbeats.heartbeat import InputRows
 from varvite.spark_integration.connectors.kafka.source_topics import loss_in_batch
 from varvite.spark_integration.connectors.output.table import session_of_batch
 from varvite.spark_integration.connectors.sink import close, complete_in, last_committed_of, write_to
@@ -203,16 +203,15 @@ class Coordinator:
     def _process(self, rows: DataFrame, batch: int) -> None:
         started_s = self._clock.monotonic_s()
         self._executor.prepare(rows.sparkSession)
-        if self._plan.heartbeat:
-            rows = without_heartbeat(rows)
+        batch_rows = InputRows(rows, has_heartbeats=self._plan.heartbeat)
         # Needed for the commit only, and calls into the JVM; Spark does not change it any more.
         batch_input = self._services.thread.submit(lambda: self._progress.input_of(batch))
         if not self._begin(batch, batch_input):
             if self._plan.has_spark_state:
-                rows.write.format("noop").mode("overwrite").save()
+                batch_rows.frame.write.format("noop").mode("overwrite").save()
             return
         try:
-            committed = self._execute_and_commit(rows, batch, batch_input)
+            committed = self._execute_and_commit(batch_rows, batch, batch_input)
             self._run.still_owner()
             sink_s = self._clock.monotonic_s()
             commit = committed.acknowledged.commit
@@ -274,7 +273,7 @@ class Coordinator:
             reason = self._plan.progress.reason or "this version of Spark does not leave them out"
             _log.info("job %s: Spark writes its logs in each batch: %s", self._plan.job, reason)
 
-    def _execute_and_commit(self, rows: DataFrame, batch: int, batch_input: Future[BatchInput]) -> CommittedBatch:
+    def _execute_and_commit(self, rows: InputRows, batch: int, batch_input: Future[BatchInput]) -> CommittedBatch:
         """Execute the batch until an attempt can be committed, and commit it."""
         time_ms = entry_time(self._run.state.base, self._clock.now_ms())
         started_s = self._clock.monotonic_s()
@@ -303,7 +302,7 @@ class Coordinator:
         )
 
     def _attempt(
-        self, rows: DataFrame, batch: int, time_ms: int
+        self, rows: InputRows, batch: int, time_ms: int
     ) -> tuple[BatchSpec, Sequence[OperatorResult | TableResult]]:
         """Execute the batch until an attempt can be committed; answers that attempt and its results."""
         for attempt in range(BATCH_ATTEMPTS_MAX):

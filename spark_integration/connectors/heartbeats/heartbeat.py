@@ -7,6 +7,7 @@ is executed, committed and acknowledged (`docs/guide/timers.md`).
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
@@ -27,6 +28,16 @@ def with_heartbeat(df: DataFrame) -> DataFrame:
     return df.withColumn(HEARTBEAT_COLUMN, F.lit(False)).union(beats)
 
 
-def without_heartbeat(rows: DataFrame) -> DataFrame:
+class InputRows:
     """The rows of the user's input in a batch."""
-    return rows.where(~F.col(HEARTBEAT_COLUMN)).drop(HEARTBEAT_COLUMN)
+
+    def __init__(self, rows: DataFrame, *, has_heartbeats: bool) -> None:
+        """`rows` are those of the batch, which may have heartbeats among them."""
+        self._rows = rows
+        self._has_heartbeats = has_heartbeats
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The rows, without heartbeats. Spark plans that, so a batch that has no others does not ask for it."""
+        rows = self._rows
+        return rows.where(~F.col(HEARTBEAT_COLUMN)).drop(HEARTBEAT_COLUMN) if self._has_heartbeats else rows

@@ -12,8 +12,7 @@ from varvite.spark_integration.connectors.heartbeats.heartbeat import HEARTBEAT_
 from varvite.spark_integration.driver.small_batches.way import BatchSize
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+    from varvite.spark_integration.connectors.heartbeats.heartbeat import InputRows
     from varvite.spark_integration.connectors.running_query import RunningQuery
 
 _UNKNOWN_BYTES: Final = 1 << 62
@@ -29,13 +28,13 @@ class BatchSizes:
         self._query = query
         self._tells_size = True
 
-    def of(self, rows: DataFrame) -> BatchSize:
+    def of(self, rows: InputRows) -> BatchSize:
         """The size of the batch with these rows. Raises `Py4JError`, `DidNotHappenError`."""
         if self._query is not None and is_heartbeat(self._query.execution().lastExecution().optimizedPlan()):
             return EMPTY
         if not self._tells_size:
             return NOTHING_KNOWN
-        inner: Any = rows._jdf  # noqa: SLF001  there is no public way to a plan's statistics
+        inner: Any = rows.frame._jdf  # noqa: SLF001  there is no public way to a plan's statistics
         size_bytes = int(str(inner.queryExecution().analyzed().stats().sizeInBytes()))
         self._tells_size = size_bytes < _UNKNOWN_BYTES
         return BatchSize(size_bytes=size_bytes) if self._tells_size else NOTHING_KNOWN

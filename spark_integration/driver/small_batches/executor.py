@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from varvite.spark_integration.connectors.heartbeats.heartbeat import InputRows
     from varvite.spark_integration.functions.pickling import ShippedFunction
     from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
     from varvite.spark_integration.messages.protocol import BatchRequest
@@ -138,7 +139,7 @@ class SmallBatches:
         _log.info("job %s: Spark's tasks execute all batches: %s", plan.job, reason)
         return None
 
-    def choose(self, rows: DataFrame, requests: Sequence[BatchRequest]) -> Choice:
+    def choose(self, rows: InputRows, requests: Sequence[BatchRequest]) -> Choice:
         """Choose the way of an attempt.
 
         Args:
