@@ -80,7 +80,7 @@ COVERED: dict[str, str] = {
         "tests/unit/materializer/commands/test_tools_document.py::test_the_commands_of_the_page_run",
     ),
     "varvite preflight --storage s3://bucket/varvite":
-        "tests/integration/storage/test_bucket_settings.py::TestS3::test_the_command_says_it_and_exits_with_1_if_there_is_a_danger",
+        "tests/integration/storage/test_bucket_settings.py::test_the_command_says_it_and_exits_with_1_if_there_is_a_danger",
     "varvite package --output lib":
         "tests/unit/materializer/commands/test_package.py::test_the_command_of_the_page_runs",
     "python -m benchmarks.many_partitions.restart_reads":

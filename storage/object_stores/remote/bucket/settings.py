@@ -29,11 +29,11 @@ class Rule:
 
     def concerns(self, prefix: str) -> bool:
         """True if it applies to some object below a prefix."""
-        return any(prefix.startswith(own) or own.startswith(prefix) for own in self.prefixes)
+        return any(prefix.startswith(first) or first.startswith(prefix) for first in self.prefixes)
 
     def covers(self, prefix: str) -> bool:
         """True if it applies to every object below a prefix."""
-        return any(prefix.startswith(own) for own in self.prefixes)
+        return any(prefix.startswith(first) for first in self.prefixes)
 
 
 @dataclass(frozen=True)

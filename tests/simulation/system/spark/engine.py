@@ -112,8 +112,8 @@ class SparkConf:
             "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         }
 
-    def get(self, key: str) -> str:
-        return self.getAll[key]
+    def get(self, key: str, *default: str | None) -> str | None:
+        return self.getAll.get(key, *default) if default else self.getAll[key]
 
     def set(self, key: str, value: str) -> None:
         self.getAll[key] = value

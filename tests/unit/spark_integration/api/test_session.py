@@ -95,7 +95,7 @@ def test_the_default_parallelism_is_that_of_the_cores_in_local_mode(
 ) -> None:
     """It was 128 processes on a laptop, for 12 rows."""
     spark: Any = SimpleNamespace(
-        conf=SimpleNamespace(getAll=conf, get=lambda key: conf.get(key, "200")),
+        conf=SimpleNamespace(getAll=conf, get=lambda key, default="200": conf.get(key, default)),
         sparkContext=SimpleNamespace(master=master, defaultParallelism=6),
     )
     assert StreamExecutionEnvironment(spark).get_parallelism() == expected

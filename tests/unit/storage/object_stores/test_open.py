@@ -90,7 +90,10 @@ def test_s3_urls_are_fsspec_stores_without_a_request() -> None:
         ("minio://bucket/x", "did you mean s3://"),
         ("flie:///x", "did you mean file://"),
         ("memroy://x", "did you mean memory://"),
-        ("zzzzzzzz://x", "no known kind of storage; supported are paths and file://.* s3://, gs:// and abfss://"),
+        (
+            "zzzzzzzz://x",
+            "no known kind of storage; supported are paths and file://.* s3://, gs://, abfss:// and hdfs://",
+        ),
         ("wasbz://container/x", "supported are"),
         ("file://host/x", "three slashes"),
         ("file:x", "not absolute"),
