@@ -101,6 +101,8 @@ class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int | None = None
     """Bytes of the deleted objects."""
     aborted: int | None = None
+    unfinished_uploads: int | None = None
+    """Uploads in parts that were aborted, on S3."""
     unreadable: tuple[str, ...] = ()
     error: str | None = None
     """The error, if nothing was collected, or only a part."""
@@ -194,7 +196,7 @@ def sweep(
     if as_json:
         show_lines([result.with_names() for result in swept], as_json=True)
     else:
-        show_lines([result.line for result in swept], as_json=False, rare=("error",))
+        show_lines([result.line for result in swept], as_json=False, rare=("unfinished_uploads", "error"))
     if wide and not as_json:
         show_lines([line for result in swept for line in result.objects()], as_json=False)
     _exit_if_failed([result.line for result in swept])
@@ -294,6 +296,18 @@ def _sweep(job: OpenJob, name: str, root: ObjectStore, grace_s: float, *, dry_ru
         savepoint_files=len(report.savepoint_files),
         size_bytes=sum(sizes.values()),
         aborted=len(report.aborted),
+        unfinished_uploads=_abort_uploads(root, name, grace_s, dry_run=dry_run),
         unreadable=report.unreadable,
     )
     return _Swept(line, sizes)
+
+
+def _abort_uploads(root: ObjectStore, job: str, grace_s: float, *, dry_run: bool) -> int | None:
+    if "://" not in root.url:
+        return None
+    # Imported here: a job with a local store needs neither fsspec nor what it loads.
+    from varvite.storage.object_stores.remote.bucket.uploads import abort_uploads
+
+    before_s = SystemClock().now_ms() / 1000 - grace_s
+    options = getattr(root, "storage_options", {})
+    return abort_uploads(f"{root.url.rstrip('/')}/{job}", options, before_s=before_s, dry_run=dry_run)

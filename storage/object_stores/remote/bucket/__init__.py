@@ -2,7 +2,9 @@
 
 | module | owns |
 |---|---|
+| `client` | the client of these requests |
 | `readers` | the requests that read the settings, for each storage |
 | `remarks` | the meaning of settings for a job |
 | `settings` | the settings, the same for all storages |
+| `uploads` | uploads in parts that nobody has completed |
 """

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from varvite.storage.object_stores.remote.bucket.client import bucket_client
 from varvite.storage.object_stores.remote.bucket.settings import Action, BucketSettings, Rule, Unread
 from varvite.storage.object_stores.remote.dialect import run_in
-from varvite.storage.object_stores.remote.engine import ENGINE, S3FS, dialect_of
 from varvite.storage.object_stores.remote.errors import failure
-from varvite.storage.object_stores.remote.process_clients import ProcessClients
 from varvite.storage.object_stores.remote.protocols import (
     AZURE_PROTOCOLS,
     GCS_PROTOCOLS,
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _Value = TypeVar("_Value")
-_OF_STORE: Final = frozenset({ENGINE, "exclusive_create"})
-"""Options that no client takes."""
 _DAY_S: Final = 86_400
 _REASON_LENGTH_MAX: Final = 100
 _ABSENT: Final = frozenset({"NoSuchLifecycleConfiguration", "ObjectLockConfigurationNotFoundError"})
@@ -58,17 +55,11 @@ class _Reading:
 
 def read_settings(url: str, storage_options: Mapping[str, Any]) -> BucketSettings | None:
     """The settings of the bucket of a URL, as far as the rights go; None for a storage without such settings."""
-    protocol, _, path = url.partition("://")
+    protocol = url.partition("://")[0]
     read = next((reader for protocols, reader in _READERS.items() if protocol in protocols), None)
     if read is None:
         return None
-    options = {name: value for name, value in storage_options.items() if name not in _OF_STORE}
-    if protocol in S3_PROTOCOLS:  # obstore has no such requests
-        options[ENGINE] = S3FS
-    dialect = dialect_of(url, options, exclusive_create=False)
-    clients = ProcessClients(dialect.open, url=url, library=dialect.library, survives_fork=dialect.survives_fork)
-    bucket, _, key = dialect.root.partition("/") if protocol not in HDFS_PROTOCOLS else (path, "", "")
-    return read(clients.client(), bucket, f"{key}/" if key else "")
+    return read(*bucket_client(url, storage_options))
 
 
 def _read_s3(client: Any, bucket: str, prefix: str) -> BucketSettings:
