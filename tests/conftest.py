@@ -23,11 +23,19 @@ from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_o
 from tests.stores.clouds.servers import azure_server, careless_gcs_server, gcs_server, hdfs_server
 from tests.stores.kafka_broker import kafka
 from tests.stores.postgres_server import postgres
-from tests.stores.s3_servers import ceph_cluster, ceph_server, engine, moto_server
+from tests.stores.s3_servers import (
+    careless_s3_server,
+    ceph_cluster,
+    ceph_server,
+    engine,
+    moto_server,
+    seaweedfs_server,
+)
 
 __all__ = [
     "azure_server",
     "careless_gcs_server",
+    "careless_s3_server",
     "ceph_cluster",
     "ceph_server",
     "engine",
@@ -36,6 +44,7 @@ __all__ = [
     "kafka",
     "moto_server",
     "postgres",
+    "seaweedfs_server",
 ]
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 2 << 30

