@@ -115,7 +115,7 @@ def test_a_mistyped_option_is_named_before_a_request(azure_server: AzureServer) 
 def test_a_name_that_azure_would_change_is_refused(azure_server: AzureServer) -> None:
     store = open_store(azure_server.new_location(), azure_server.storage_options())
     for call in (lambda: store.put("a\\b", b"x"), lambda: store.get("a\\b"), lambda: store.delete(["a\\b"])):
-        with pytest.raises(InvalidRequestError, match="cannot be an object name: az://.* in names"):
+        with pytest.raises(InvalidRequestError, match=r"cannot be an object name: az://.* in names"):
             call()
     assert store.list("") == []
 

@@ -133,11 +133,22 @@ class Simulation:
         """All of it. Raises `Violation`, or whatever nobody expected."""
         with simulated_system(self, real=self.options.real_rocksdb):
             try:
-                self._look()
-                self.scheduler.run(self.options.steps)
+                self._go_on()
                 self._end()
             finally:
                 self.scheduler.kill_all()
+
+    def _go_on(self) -> None:
+        """The part with faults. All processes may be killed at once, and are looked after then."""
+        last = self.scheduler.steps + self.options.steps
+        while self.scheduler.steps < last:
+            before = self.scheduler.steps
+            self._look()
+            self.scheduler.run(last - before)
+            if self.script is not None:  # it says who is started
+                return
+            if self.scheduler.steps == before:  # nobody was started, as may be
+                last -= 1
 
     def store_of(self, process: Process) -> SimulatedStore:
         """The storage, as that process reaches it."""
