@@ -22,22 +22,40 @@ def free_port() -> int:
         return port
 
 
-@contextmanager
-def running_server(command: Sequence[str], url: str, **of_process: Any) -> Generator[None]:
-    """Start a server, wait until it answers at a URL, whatever it answers, and end it."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **of_process
-    )
-    try:
+class ServerProcess:
+    """A server in a process of its own, which may be killed and started again."""
+
+    def __init__(self, command: Sequence[str], url: str, **of_process: Any) -> None:
+        """Nothing is started. It runs once it answers at `url`, whatever it answers."""
+        self._command, self._url, self._of_process = command, url, of_process
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers. Raises `RuntimeError` if it does not."""
+        quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = process = subprocess.Popen(self._command, **quiet, **self._of_process)
         give_up_s = time.monotonic() + 60
-        while not _answers(url):
+        while not _answers(self._url):
             if process.poll() is not None or time.monotonic() > give_up_s:
-                raise RuntimeError(f"{command[0]} does not answer at {url}")
+                raise RuntimeError(f"{self._command[0]} does not answer at {self._url}")
             time.sleep(0.05)
-        yield
+
+    def kill(self) -> None:
+        """End it by SIGKILL. May be called twice."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(timeout=30)
+
+
+@contextmanager
+def running_server(command: Sequence[str], url: str, **of_process: Any) -> Generator[ServerProcess]:
+    """Start a server, and end it."""
+    server = ServerProcess(command, url, **of_process)
+    try:
+        server.start()
+        yield server
     finally:
-        process.kill()
-        process.wait(timeout=30)
+        server.kill()
 
 
 def _answers(url: str) -> bool:

@@ -6,9 +6,7 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +26,7 @@ from varvite.storage.object_stores.remote.store import RemoteStore
 from varvite.storage.transfer.claim import Claim, claim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 pytestmark = [pytest.mark.hdfs, pytest.mark.rare]
 
@@ -36,16 +34,6 @@ pytestmark = [pytest.mark.hdfs, pytest.mark.rare]
 @pytest.fixture
 def store(hdfs_server: HdfsServer) -> RemoteStore:
     return RemoteStore(hdfs_server.new_location(), clock=ManualClock())
-
-
-@pytest.fixture
-def mortal(hdfs_server: HdfsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
-    """Servers of the test's own."""
-    del hdfs_server  # skips where there is none
-    server = HdfsServer(tmp_path_factory.mktemp("hdfs"))
-    server.start()
-    yield server
-    server.kill()
 
 
 def test_eight_writers_race_and_one_wins_each_time(hdfs_server: HdfsServer) -> None:
@@ -165,40 +153,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
     with pytest.raises(InvalidRequestError, match=r"pip install 'varvite\[hdfs\]'"):
         open_store("hdfs://nameservice/x")
-
-
-def test_nothing_acknowledged_is_lost_while_servers_are_killed(mortal: HdfsServer) -> None:
-    """Writers go on while the NameNode and the DataNode are killed and started again, each alone and both at once."""
-    location, done, written = mortal.new_location(), threading.Event(), dict[str, bytes]()
-
-    def write(me: int) -> None:
-        store = RemoteStore(location)
-        number = 0
-        while not done.is_set():
-            name, body = f"chain/{me}/{number}", f"{me}.{number}.".encode() * 1000
-            with suppress(RetryableError):
-                assert claim(store, name, body, f"{me}.{number}.", SystemClock()).won
-                written[name] = body
-                number += 1
-
-    writers = [threading.Thread(target=write, args=(me,)) for me in range(3)]
-    for writer in writers:
-        writer.start()
-    for names in (("NameNode",), ("DataNode",), ("NameNode", "DataNode")):
-        before, give_up_s = len(written), time.monotonic() + 60
-        while len(written) < before + 30:
-            assert time.monotonic() < give_up_s
-            time.sleep(0.01)
-        mortal.kill(*names)
-        time.sleep(1)
-        mortal.start(*names)
-    done.set()
-    for writer in writers:
-        writer.join()
-    store = RemoteStore(location)
-    assert {meta.name for meta in store.list("")} >= written.keys()
-    for name, body in written.items():
-        assert _retry(lambda name=name: store.get(name)) == body
 
 
 def _retry(call: Any) -> Any:

@@ -1,6 +1,7 @@
-"""Ceph's daemons die by SIGKILL under load, behind a proxy that loses, cuts, delays and refuses.
+"""Loads of a storage for as long as its servers fail: commits, folds, races for names, uploads.
 
-Nothing that was acknowledged is lost or there twice, and everything goes on when the daemons are back.
+Each goes on, step by step, tries again what fails for a passing reason, and checks at the end that nothing that was
+acknowledged is lost or there twice.
 """
 
 from __future__ import annotations
@@ -8,60 +9,47 @@ from __future__ import annotations
 import random
 import threading
 import time
-import uuid
 import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pytest
-
-from benchmarks.harness.servers.ceph import Ceph, running_ceph
 from tests.jobs.committing_job import CommittingJob, random_batch
 from tests.jobs.materializer_world import World
-from tests.stores.lossy_proxy import CALM, LossyProxy, Weather
-from tests.stores.s3_servers import BUCKET, skip_without_ceph
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.reading.checkpoints import line_commits
 from varvite.materializer.verify.verifier import verify
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import RetryableError
-from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.object_stores.prefixed import PrefixedStore
-from varvite.storage.object_stores.remote.store import RemoteStore
 from varvite.storage.transfer.claim import claim
 from varvite.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from varvite.storage.format.records import Link
+    from varvite.storage.object_stores.remote.store import RemoteStore
 
-pytestmark = [pytest.mark.long, pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
+    Opened = Callable[[str], RemoteStore]
+    Crashes = Callable[[Callable[[], None]], None]
 
-SEED: Final = 20
-CRASHES: Final = (
-    ("radosgw",),
-    ("ceph-osd",),
-    ("ceph-mon",),
-    ("radosgw", "ceph-osd", "ceph-mon"),
-)
-"""Daemons that die together, each once, in an order of the seed."""
-STEPS_BETWEEN: Final = 3
-"""Least work of every load between two crashes."""
 PATIENCE_S: Final = 120.0
 FOLD_EVERY: Final = 4
 RACERS: Final = 3
 UPLOADS_AT_ONCE: Final = 4
+STEPS_BETWEEN: Final = 3
+"""Least work of every load between two crashes."""
 
 
 class Load(threading.Thread):
     """Something that goes on, step by step, and tries again what fails for a passing reason."""
 
-    def __init__(self, cluster: Ceph, url: str, location: str, seed: int) -> None:
+    def __init__(self, store: RemoteStore, seed: int) -> None:
+        """`store` has nothing in it yet."""
         super().__init__(name=type(self).__name__, daemon=True)
-        options = cluster.storage_options(url) | {"config_kwargs": {"connect_timeout": 2, "read_timeout": 3}}
-        self.store = RemoteStore(location, options, backoff=Backoff(3, 0.05, 0.2))
+        self.store = store
         self.rng = random.Random(seed)
         self.steps = 0
         self.failures = 0
@@ -109,8 +97,8 @@ class Load(threading.Thread):
 class Commits(Load):
     """A job commits batches; after a failure a new run takes over, as a restarted query would."""
 
-    def __init__(self, cluster: Ceph, url: str, location: str, seed: int) -> None:
-        super().__init__(cluster, url, location, seed)
+    def __init__(self, store: RemoteStore, seed: int) -> None:
+        super().__init__(store, seed)
         self.job = CommittingJob(PrefixedStore(self.store, "job"), SystemClock())
         self.acknowledged: list[Link] = []
 
@@ -140,8 +128,8 @@ class Commits(Load):
 class Folds(Load):
     """A job beside which a materializer folds and collects."""
 
-    def __init__(self, cluster: Ceph, url: str, location: str, seed: int, directory: Path) -> None:
-        super().__init__(cluster, url, location, seed)
+    def __init__(self, store: RemoteStore, seed: int, directory: Path) -> None:
+        super().__init__(store, seed)
         self.world = World(directory, self.store, started=False)
         self.sidecar = self.world.sidecar()
 
@@ -169,8 +157,8 @@ class Folds(Load):
 class Races(Load):
     """Threads that claim the same names."""
 
-    def __init__(self, cluster: Ceph, url: str, location: str, seed: int) -> None:
-        super().__init__(cluster, url, location, seed)
+    def __init__(self, store: RemoteStore, seed: int) -> None:
+        super().__init__(store, seed)
         self.outcomes: dict[str, list[tuple[str, bytes | None]]] = {}
         """Name → (token, the other's body if it was lost) of all racers."""
 
@@ -204,8 +192,8 @@ class Races(Load):
 class Uploads(Load):
     """Objects of their own names, several at once."""
 
-    def __init__(self, cluster: Ceph, url: str, location: str, seed: int) -> None:
-        super().__init__(cluster, url, location, seed)
+    def __init__(self, store: RemoteStore, seed: int) -> None:
+        super().__init__(store, seed)
         policy = UploadPolicy(uploads=UPLOADS_AT_ONCE, hedge_after_s=1.0, deadline_s=20.0)
         self.uploader = Uploader(self.store, SystemClock(), policy)
         self.acknowledged: dict[str, int] = {}
@@ -230,34 +218,34 @@ class Uploads(Load):
         assert {name: zlib.crc32(self.store.get(name)) for name in self.acknowledged} == self.acknowledged
 
 
-def test_daemons_killed_under_load_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    skip_without_ceph()
-    rng = random.Random(SEED)
-    with running_ceph(durable=True) as cluster, LossyProxy(cluster.endpoint_url, SEED) as proxy:
-        cluster.make_bucket(BUCKET)
-        place = f"s3://{BUCKET}/{uuid.uuid4().hex}"
-        loads: tuple[Commits | Folds | Races | Uploads, ...] = (
-            Commits(cluster, proxy.url, f"{place}/commits", 1),
-            Folds(cluster, proxy.url, f"{place}/folds", 2, tmp_path),
-            Races(cluster, proxy.url, f"{place}/races", 3),
-            Uploads(cluster, proxy.url, f"{place}/uploads", 4),
-        )
-        proxy.weather = Weather()
-        for load in loads:
-            load.start()
-        for crash in rng.sample(CRASHES, len(CRASHES)):
-            for load in loads:
-                load.await_steps(load.steps + STEPS_BETWEEN)
-            for daemon in crash:
-                cluster.kill(daemon)
-            time.sleep(rng.random() * 0.5)
-            for daemon in reversed(crash):
-                cluster.restart(daemon)
+def endure(
+    opened: Callable[[str], RemoteStore], directory: Path, crashes: Callable[[Callable[[], None]], None]
+) -> None:
+    """Put all loads on a storage while it fails, and check them when it is well again.
+
+    Args:
+        opened: Opens the store at a name below a new location.
+        directory: For local files.
+        crashes: Lets the storage fail, and ends when it is well. It gets a function that waits until all loads have
+            gone on for some steps.
+    """
+    loads: tuple[Commits | Folds | Races | Uploads, ...] = (
+        Commits(opened("commits"), 1),
+        Folds(opened("folds"), 2, directory),
+        Races(opened("races"), 3),
+        Uploads(opened("uploads"), 4),
+    )
+
+    def await_all() -> None:
         for load in loads:
             load.await_steps(load.steps + STEPS_BETWEEN)
-        for load in loads:
-            load.end()
-        assert sum(load.failures for load in loads) > 0, "nothing was ever in doubt"
-        proxy.weather = CALM
-        for load in loads:
-            load.check()
+
+    for load in loads:
+        load.start()
+    crashes(await_all)
+    await_all()
+    for load in loads:
+        load.end()
+    assert sum(load.failures for load in loads) > 0, "nothing was ever in doubt"
+    for load in loads:
+        load.check()
