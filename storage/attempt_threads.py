@@ -12,6 +12,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from varvite.storage.clock import SystemClock
 from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ LOST_MAX: Final = 32
 """The largest number of hanging threads that are replaced."""
 IDLE_S: Final = 1.0
 """A thread that is idle for this long ends."""
+_JOIN_POLL_S: Final = 0.01
 
 
 def no_thread(error: RuntimeError) -> DidNotHappenError:
@@ -82,6 +84,16 @@ class AttemptThreads:
             self._lost += 1
             self._add_thread()
         future.add_done_callback(self._count_returned)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until no call runs or waits; False if one still does after so long."""
+        give_up_s = SystemClock().monotonic_s() + timeout_s
+        with self._changed:
+            while self._waiting or self._threads > self._idle:
+                if SystemClock().monotonic_s() >= give_up_s:
+                    return False
+                self._changed.wait(_JOIN_POLL_S)
+        return True
 
     def close(self) -> None:
         """Cancel waiting calls; each thread ends with its current call."""

@@ -14,9 +14,11 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import math
+import os
 import posixpath
 import re
 from contextlib import contextmanager, suppress
@@ -51,6 +53,7 @@ _COMMIT_POLL_S: Final = 0.002
 _ATTEMPTS_MAX: Final = 8
 """Of what another process has changed meanwhile."""
 _RECOVERY_S: Final = 10.0
+_EXIT_S: Final = 3.0
 _OF_JAVA: Final = re.compile(r'RPCError\("[\w.]*[.$](\w+)", "(.*?)(?:\\n|"\)$)', re.DOTALL)
 """An answer of the NameNode: the class of its exception, and its message before the stack trace."""
 _NO_RIGHTS: Final = "AccessControlException"
@@ -117,7 +120,9 @@ class HdfsDialect:
             hdfs = self._library.Client(self._server, {**_BOUNDED, **settings}, **of_client)
         except (OSError, RuntimeError) as error:
             raise ValueError(str(error)) from error
-        return _Client(hdfs, AttemptThreads(_CALLS_AT_A_TIME, "varvite-hdfs"), [], {})
+        threads = AttemptThreads(_CALLS_AT_A_TIME, "varvite-hdfs")
+        atexit.register(_end_calls, threads, os.getpid())
+        return _Client(hdfs, threads, [], {})
 
     def read(self, client: _Client, path: str) -> bytes:
         with _reading():
@@ -244,6 +249,12 @@ class HdfsDialect:
             for status in client.ask(_list, client, directory):
                 if status.modification_time < now_ms - STALE_S * 1000:
                     client.ask(client.hdfs.delete, status.path)
+
+
+def _end_calls(threads: AttemptThreads, process: int) -> None:
+    """Wait for calls that run: a process whose Python ends meanwhile is aborted by the library's code."""
+    if os.getpid() == process:
+        threads.join(_EXIT_S)
 
 
 def _list(client: _Client, directory: str) -> list[Any]:

@@ -45,6 +45,20 @@ def test_a_forked_child_is_told_not_to_use_the_store_and_its_parent_uses_it(hdfs
     check_forks(hdfs_server.new_location(), {}, REFUSED_AFTER_A_FORK)
 
 
+def test_a_process_ends_in_an_orderly_way_while_files_are_closed(hdfs_server: HdfsServer) -> None:
+    """It was aborted: the library's code came back into a Python that had ended."""
+    source = str(Path(__file__).resolve().parents[3] / "src")
+    program = (
+        "import sys\nfrom varvite.storage.object_stores.open import open_store\nstore = open_store(sys.argv[1])\n"
+        "for number in range(20): store.put(str(number), b'x')"
+    )
+    command = [sys.executable, "-c", program, hdfs_server.new_location()]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": source}, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_nobody_listens() -> None:
     pytest.importorskip("hdfs_native")
     check_nobody_listens(RemoteStore(f"hdfs://127.0.0.1:{free_port()}/x", clock=ManualClock()))

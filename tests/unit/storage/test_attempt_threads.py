@@ -52,6 +52,19 @@ def test_calls_run_on_no_more_threads_than_allowed() -> None:
     until(lambda: alive() == 0)
 
 
+def test_a_join_waits_for_calls_that_run_and_for_those_that_wait(gate: threading.Event) -> None:
+    threads = AttemptThreads(1, NAME)
+    assert threads.join(0)
+    done: list[int] = []
+    threads.submit(hang(gate))
+    threads.submit(lambda: done.append(1))
+    assert not threads.join(0.05)
+    gate.set()
+    assert threads.join(60)
+    assert done == [1]
+    threads.close()
+
+
 def test_an_error_belongs_to_who_waits() -> None:
     threads = AttemptThreads(1, NAME)
     with pytest.raises(ZeroDivisionError):
