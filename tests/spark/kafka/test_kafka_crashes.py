@@ -83,7 +83,7 @@ def test_a_driver_killed_at_every_step_loses_and_doubles_nothing(
     """All that it has kept on its machine is gone at each start; the last runs are killed at any moment."""
     source = kafka.new_topic()
     target, values = place(sink, kafka, request, tmp_path)
-    end = 80 * (kills + 1)
+    end = 80 * (kills + 2)  # of which two parts for the fail points
     kafka.put(source, *messages(0, end))
     arguments = (kafka.servers, source, sink, target)
     for point in POINTS:
