@@ -23,6 +23,7 @@ from varvite.storage.errors import VarviteError
 from varvite.storage.format import layout
 from varvite.storage.job.listing import job_names, open_job
 from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.remote.bucket.uploads import abort_uploads
 from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
@@ -303,11 +304,6 @@ def _sweep(job: OpenJob, name: str, root: ObjectStore, grace_s: float, *, dry_ru
 
 
 def _abort_uploads(root: ObjectStore, job: str, grace_s: float, *, dry_run: bool) -> int | None:
-    if "://" not in root.url:
-        return None
-    # Imported here: a job with a local store needs neither fsspec nor what it loads.
-    from varvite.storage.object_stores.remote.bucket.uploads import abort_uploads
-
     before_s = SystemClock().now_ms() / 1000 - grace_s
     options = getattr(root, "storage_options", {})
     return abort_uploads(f"{root.url.rstrip('/')}/{job}", options, before_s=before_s, dry_run=dry_run)

@@ -72,7 +72,7 @@ print([meta.name for meta in store.list("")])
 
 
 def run_forking(program: str, location: str, options: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-    """Run such a program, with warnings as errors."""
+    """Run a program with these arguments in a process of its own, with warnings as errors."""
     source = Path(__file__).resolve().parents[2] / "src"
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", program, location, json.dumps(options)],

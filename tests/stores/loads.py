@@ -218,9 +218,7 @@ class Uploads(Load):
         assert {name: zlib.crc32(self.store.get(name)) for name in self.acknowledged} == self.acknowledged
 
 
-def endure(
-    opened: Callable[[str], RemoteStore], directory: Path, crashes: Callable[[Callable[[], None]], None]
-) -> None:
+def endure(opened: Opened, directory: Path, crashes: Crashes) -> None:
     """Put all loads on a storage while it fails, and check them when it is well again.
 
     Args:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 from benchmarks.harness.servers.hdfs import HdfsServer
 from benchmarks.harness.servers.process import free_port
 from tests.stores.clouds.checks import MINE, check_forks, check_nobody_listens, check_races
-from tests.stores.forking import REFUSED_AFTER_A_FORK
+from tests.stores.forking import REFUSED_AFTER_A_FORK, run_forking
 from tests.stores.manual_clock import ManualClock
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import InvalidRequestError, MayHaveHappenedError, RetryableError
@@ -47,15 +45,11 @@ def test_a_forked_child_is_told_not_to_use_the_store_and_its_parent_uses_it(hdfs
 
 def test_a_process_ends_in_an_orderly_way_while_files_are_closed(hdfs_server: HdfsServer) -> None:
     """It was aborted: the library's code came back into a Python that had ended."""
-    source = str(Path(__file__).resolve().parents[3] / "src")
     program = (
         "import sys\nfrom varvite.storage.object_stores.open import open_store\nstore = open_store(sys.argv[1])\n"
         "for number in range(20): store.put(str(number), b'x')"
     )
-    command = [sys.executable, "-c", program, hdfs_server.new_location()]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": source}, check=False, capture_output=True, text=True, timeout=60
-    )
+    done = run_forking(program, hdfs_server.new_location(), {})
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -94,9 +88,7 @@ hdfs = store._clients.client().hdfs
 hdfs.rename = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
 store.put("a", b"x")
 """
-    source = str(Path(__file__).resolve().parents[3] / "src")
-    command = [sys.executable, "-c", program, location]
-    assert subprocess.run(command, env={**os.environ, "PYTHONPATH": source}, check=False, timeout=60).returncode == -9
+    assert run_forking(program, location, {}).returncode == -9
     first = RemoteStore(location)
     hdfs = first._clients.client().hdfs
     (left,) = hdfs.list_status(first._full(TEMPORARY))

@@ -140,15 +140,22 @@ class Simulation:
 
     def _go_on(self) -> None:
         """The part with faults. All processes may be killed at once, and are looked after then."""
-        last = self.scheduler.steps + self.options.steps
-        while self.scheduler.steps < last:
-            before = self.scheduler.steps
+        self._look()
+        if self.script is not None:  # it says who is started
+            self.scheduler.run(self.options.steps)
+            return
+        left = self.options.steps
+        while left > 0:
+            left -= self._run(left)
+
+    def _run(self, steps: int) -> int:
+        """Go on for at most so many steps, and look after a system of which nobody is left; the steps, at least 1."""
+        before = self.scheduler.steps
+        self.scheduler.run(steps)
+        made = self.scheduler.steps - before
+        if made < steps:
             self._look()
-            self.scheduler.run(last - before)
-            if self.script is not None:  # it says who is started
-                return
-            if self.scheduler.steps == before:  # nobody was started, as may be
-                last -= 1
+        return max(1, made)
 
     def store_of(self, process: Process) -> SimulatedStore:
         """The storage, as that process reaches it."""
@@ -287,14 +294,10 @@ class Simulation:
     def _until(self, reached: Callable[[SimulatedJob], bool], otherwise: str) -> None:
         """Go on without faults until that is so of every job."""
         steps = QUIET_STEPS + QUIET_BATCH_STEPS * self.options.quiet_batches
-        last = self.scheduler.steps + steps * len(self.jobs)
+        left = steps * len(self.jobs)
         while not all(map(reached, self.jobs)):
-            before = self.scheduler.steps
-            self.scheduler.run(100)
-            if self.scheduler.steps == before:  # nobody is left who would be looked after
-                self._look()
-                last -= 1
-            if self.scheduler.steps > last:
+            left -= self._run(100)
+            if left < 0:
                 self.scheduler.fail(f"without faults, {otherwise}")
 
     # --- the end -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from varvite.storage.object_stores.remote.bucket.client import bucket_client
 from varvite.storage.object_stores.remote.errors import failure
 from varvite.storage.object_stores.remote.protocols import S3_PROTOCOLS
 
@@ -42,6 +41,9 @@ def abort_uploads(
     """
     if url.partition("://")[0] not in S3_PROTOCOLS:
         return None
+    # Imported here: who has no such storage needs neither fsspec nor what it loads.
+    from varvite.storage.object_stores.remote.bucket.client import bucket_client
+
     client, bucket, prefix = bucket_client(url, storage_options)
     try:
         uploads = [upload for upload in _uploads(client, bucket, prefix) if upload.begun_s < before_s]
