@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -32,13 +33,16 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it, and wait until it answers. Raises `RuntimeError` if it does not."""
-        quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._process = process = subprocess.Popen(self._command, **quiet, **self._of_process)
-        give_up_s = time.monotonic() + 60
-        while not _answers(self._url):
-            if process.poll() is not None or time.monotonic() > give_up_s:
-                raise RuntimeError(f"{self._command[0]} does not answer at {self._url}")
-            time.sleep(0.05)
+        with tempfile.TemporaryFile() as printed:
+            quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": printed, "stderr": subprocess.STDOUT}
+            self._process = process = subprocess.Popen(self._command, **quiet, **self._of_process)
+            give_up_s = time.monotonic() + 60
+            while not _answers(self._url):
+                if process.poll() is not None or time.monotonic() > give_up_s:
+                    printed.seek(0)
+                    end = printed.read()[-2000:].decode(errors="replace")
+                    raise RuntimeError(f"{self._command[0]} does not answer at {self._url}. It printed last:\n{end}")
+                time.sleep(0.05)
 
     def kill(self) -> None:
         """End it by SIGKILL. May be called twice."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 PROGRAM: Final = Path(sysconfig.get_path("scripts")) / "weed"
 ACCESS_KEY, SECRET_KEY = "varvitetest", "varvitesecret"
 _PARTS: Final = ("master", "volume", "filer", "s3")
+# Catalogues on fixed ports: a second server on this machine would not start.
+_WITHOUT: Final = ("-s3.port.iceberg=0", "-s3.port.lance=0")
 _RIGHTS: Final = ("Admin", "Read", "Write", "List", "Tagging")
 
 
@@ -33,7 +35,7 @@ def running_seaweedfs(home: Path) -> Generator[str]:
     port = free_port()
     command = [str(PROGRAM), "server", "-s3", f"-dir={home}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
                "-master.telemetry=false", "-volume.max=0", "-master.volumeSizeLimitMB=256", f"-s3.config={config}",
-               *(text for text in ports if not text.startswith("-s3.port=")), f"-s3.port={port}"]  # fmt: skip
+               *_WITHOUT, *(text for text in ports if not text.startswith("-s3.port=")), f"-s3.port={port}"]  # fmt: skip
     endpoint_url = f"http://127.0.0.1:{port}"
     with running_server(command, endpoint_url, cwd=home):
         yield endpoint_url
