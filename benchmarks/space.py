@@ -1,8 +1,8 @@
 """`make bench-space`: what the storage holds, over the live state, during an hour of sliding windows in simulated time.
 
 The workload on which Flink's changelog grows 45-fold: its log keeps every value since the last materialization. Here a
-job with sliding event-time windows commits a batch per second for an hour, beside a materializer with its default
-settings, which folds, and collects (`simulated_job`). After each batch all objects of the storage are summed up.
+job with sliding event-time windows commits a batch per second for an hour, beside a materializer that folds and
+collects (`simulated_job`). After each batch all objects of the storage are summed up.
 
 *Live* is the state as a snapshot of its own: files of exactly what is in the state, as a job without a changelog would
 keep them. *logical* is what the elements in open windows weigh, each once: key, time (8 bytes) and value.
@@ -35,6 +35,8 @@ PAYLOAD = 300
 """Bytes of an element; random, so that they do not compress away."""
 KEYS = {"elements": 1_000, "sums": 20_000}
 """Sums are small: with fewer keys the whole state would be less than the log that is never worth a fold."""
+MATERIALIZER = {"space_min_bytes": 1 << 20, "collect_ms": 60_000}
+"""Instead of the defaults: the states are small, so that an hour of them takes minutes."""
 ROWS = {"elements": 200, "sums": 1_000}
 """Per second."""
 SNAPSHOT_S = 60
@@ -80,7 +82,12 @@ def run_case(parameters: Parameters) -> Figures:
     with (
         tempfile.TemporaryDirectory(prefix="varvite-bench-") as name,
         SimulatedJob(
-            Path(name), lambda stream: windowed(contents, stream), element, parallelism=2, backend=HashMapStateBackend()
+            Path(name),
+            lambda stream: windowed(contents, stream),
+            element,
+            parallelism=2,
+            backend=HashMapStateBackend(),
+            materializer=MATERIALIZER,
         ) as job,
     ):
         for second in range(seconds):

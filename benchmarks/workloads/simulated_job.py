@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 from unittest.mock import patch
 
@@ -26,7 +27,7 @@ from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
 from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.loop import MaterializerService
-from varvite.spark_integration.driver.snapshot_watch import POLL_S
+from varvite.spark_integration.driver.snapshot_watch import POLL_S, RARE_POLL_S, LookPause
 from varvite.spark_integration.harness import job as harness_job
 from varvite.spark_integration.harness.plan import JOB
 from varvite.storage.clock import SystemTokens
@@ -79,6 +80,7 @@ class SimulatedJob:
         input_type: Of its elements.
         stores: (the job's, the materializer's) root of the storage; None: in memory.
         materializes: Whether there is a materializer.
+        materializer: Settings of it that are not the defaults.
         options: Of `OperatorHarness`.
     """
 
@@ -90,6 +92,7 @@ class SimulatedJob:
         *,
         stores: tuple[ObjectStore, ObjectStore] | None = None,
         materializes: bool = True,
+        materializer: Mapping[str, Any] = MappingProxyType({}),
         **options: Any,
     ) -> None:
         self.clock = SimulatedClock()
@@ -104,12 +107,13 @@ class SimulatedJob:
         self._found: tuple[SnapshotDescriptor, ...] = ()
         self._tile_files: dict[TileSnapshot, frozenset[str]] = {}
         self._looked_s = 0.0
+        self._pause = LookPause()
         self._stack = ExitStack()
         self._stack.callback(self.harness.close)
-        self._service = self._materializer(directory, memory[1]) if materializes else None
+        self._service = self._materializer(directory, memory[1], materializer) if materializes else None
 
-    def _materializer(self, directory: Path, root: ObjectStore) -> MaterializerService:
-        config = MaterializerConfig(storage_url=root.url, job=JOB)
+    def _materializer(self, directory: Path, root: ObjectStore, settings: Mapping[str, Any]) -> MaterializerService:
+        config = MaterializerConfig(storage_url=root.url, job=JOB, **settings)
         workspace = self._stack.enter_context(Workspace(directory / "materializer"))
         context = MaterializerContext(
             config=config,
@@ -159,10 +163,13 @@ class SimulatedJob:
 
     def _adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
         """The replacement of `SnapshotWatch`: it looks as often, by this clock."""
-        if self.clock.monotonic_s() >= self._looked_s + POLL_S:
-            self._looked_s = self.clock.monotonic_s()
+        waited_s = self.clock.monotonic_s() - self._looked_s
+        if waited_s >= self._pause.seconds(POLL_S, RARE_POLL_S):
+            before, self._looked_s = self._found, self.clock.monotonic_s()
             self._tile_files = self._snapshots.tile_files(view)
             self._found = self._snapshots.candidates(floors)
+            is_new = any(descriptor not in before for descriptor in self._found)
+            self._pause = self._pause.after(waited_s, is_new=is_new)
         if not self._found:
             return NOTHING_ADOPTED
         job_id = self._job._run.record.job_id  # noqa: SLF001

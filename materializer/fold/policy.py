@@ -142,8 +142,13 @@ def _is_long_for_its_base(
     - `policy.log_ratio` of the base, however fast it changes; at least 1 MiB;
     - `0.3 * policy.log_ratio` of the base plus `0.12` (of one of many ranges `0.3`) of an interval's changes; at least
       128 KiB. This one is lower for a range that changes little in an interval.
+
+    Before the operator's whole log has `policy.space_min_bytes`, the requests of folds would cost more than the
+    space that they save.
     """
     if policy.log_ratio is None or load.base_bytes is None:
+        return False
+    if load.log.size_bytes < policy.space_min_bytes * load.share:
         return False
     log_bytes = load.log.size_bytes / early_part(key, load.share)
     ratio_bytes = policy.log_ratio * load.base_bytes

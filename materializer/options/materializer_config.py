@@ -68,6 +68,7 @@ class MaterializerConfig:
     log_bytes: int | None = _TRIGGERS["log_bytes"].field()
     log_batches: int | None = _TRIGGERS["log_batches"].field()
     log_ratio: float | None = _TRIGGERS["log_ratio"].field()
+    space_min_bytes: int = _TRIGGERS["space_min_bytes"].field()
     replay_ms: int | None = _TRIGGERS["replay_ms"].field()
     space_ratio: float = ConfigOption(
         key="materializer.space-ratio",
@@ -96,10 +97,10 @@ class MaterializerConfig:
     collect_ms: int | None = ConfigOption(
         key="materializer.collect-interval",
         type=DURATION,
-        default=60_000,
+        default=600_000,
         at_least=1,
         command_name="--collect-interval",
-        description="Time between two garbage collections of a job's objects.",
+        description="Time between two garbage collections of a job's objects. Much garbage is collected sooner.",
     ).field()
     """None collects nothing."""
     grace_ms: int = ConfigOption(

@@ -55,6 +55,16 @@ class MaterializePolicy:
         "background work.",
     ).field()
     """None: no limit."""
+    space_min_bytes: int = ConfigOption(
+        key="materializer.space-min",
+        type=MEMORY_SIZE,
+        default=16 << 20,
+        at_least=0,
+        command_name="--space-min",
+        description="Space that is not worth the requests that would free it: a shorter log of an operator is not "
+        "materialized for `materializer.log-ratio`, and less garbage waits for `materializer.collect-interval`. "
+        "Smaller: less storage of small states, more requests.",
+    ).field()
     replay_ms: int | None = ConfigOption(
         key="materializer.replay-time",
         type=DURATION,

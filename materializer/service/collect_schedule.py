@@ -22,8 +22,6 @@ Named: TypeAlias = "Tile | str"
 """A base, or an object that segments are slices of."""
 REPLACED_PART: Final = 0.1
 """Part of the bytes of all bases and segments: with so much garbage, collection does not wait for the interval."""
-GARBAGE_BYTES_MIN: Final = 1 << 20
-"""Smallest garbage that is worth the requests of a collection of its own."""
 
 
 class Kept(NamedTuple):
@@ -103,9 +101,9 @@ class CollectSchedule:
         left = (replaced.left(self.kept) for replaced in self.replaced)
         return replace(self, collected_ms=now_ms, replaced=tuple(part for part in left if part.size_bytes))
 
-    def is_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Is the next collection due?"""
+    def is_due(self, interval_ms: int, now_ms: int, garbage_min_bytes: int) -> bool:
+        """Is the next collection due? Garbage of less than `garbage_min_bytes` waits for the interval."""
         if self.collected_ms is None or now_ms >= self.collected_ms + interval_ms:
             return True
         garbage_bytes = sum(part.size_bytes - part.left(self.kept).size_bytes for part in self.replaced)
-        return garbage_bytes >= max(GARBAGE_BYTES_MIN, REPLACED_PART * sum(self.sizes.values()))
+        return garbage_bytes >= max(garbage_min_bytes, 1, REPLACED_PART * sum(self.sizes.values()))

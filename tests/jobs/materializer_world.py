@@ -37,6 +37,7 @@ CONFIG = MaterializerConfig(
     log_bytes=None,
     log_batches=None,
     log_ratio=None,
+    space_min_bytes=1 << 20,
     replay_ms=None,
     collect_ms=1_000,
     parallel=1,  # so that a seed gives the same run

@@ -77,8 +77,22 @@ def test_a_long_log_is_due_at_once(log: LogLength, trigger: Trigger | None) -> N
     ],
 )
 def test_a_log_that_is_long_for_its_base_or_to_replay_is_due_at_once(load: RangeLoad, trigger: Trigger | None) -> None:
-    policy = MaterializePolicy(interval_ms=None, log_bytes=None, log_batches=None, log_ratio=0.25, replay_ms=60_000)
+    policy = MaterializePolicy(
+        interval_ms=None, log_bytes=None, log_batches=None, log_ratio=0.25, space_min_bytes=0, replay_ms=60_000
+    )
     assert due(KEY, RangeSchedule(seen_ms=0).succeeded(0), load, policy, 1) is trigger
+
+
+@pytest.mark.parametrize(("share", "size_bytes"), [(1.0, 16 << 20), (0.25, 4 << 20), (1 / 64, RATIO_LOG_BYTES_MIN)])
+def test_the_ratio_does_not_count_before_the_operators_log_is_worth_the_requests(share: float, size_bytes: int) -> None:
+    policy = MaterializePolicy(interval_ms=None, log_bytes=None, log_batches=None, replay_ms=None)
+
+    def trigger(size_bytes: int) -> Trigger | None:
+        load = RangeLoad(LogLength(9, 9, size_bytes), 1 << 20, share=share)
+        return due(KEY, RangeSchedule(seen_ms=0).succeeded(0), load, policy, 1)
+
+    assert trigger(size_bytes - 1) is None
+    assert trigger(size_bytes) is Trigger.LOG_RATIO
 
 
 INTERVAL_MS = 600_000
@@ -93,7 +107,9 @@ def ratio_due_s(
     **load: Any,
 ) -> int:
     """Seconds after which a range is due by its ratio, if it changes such a part of its base within 10 minutes."""
-    policy = MaterializePolicy(interval_ms=interval_ms, log_bytes=None, log_batches=None, log_ratio=0.05)
+    policy = MaterializePolicy(
+        interval_ms=interval_ms, log_bytes=None, log_batches=None, log_ratio=0.05, space_min_bytes=0
+    )
     schedule = RangeSchedule(seen_ms=0).succeeded(0)
 
     def is_due(second: int) -> bool:
@@ -136,7 +152,7 @@ def test_the_ranges_of_an_operator_are_due_at_different_times() -> None:
     assert min(later - earlier for earlier, later in pairwise(sorted(parts))) > EARLY_PART / 20
     assert all(1 - EARLY_PART < part <= 1 for part in parts)
     assert early_part(RangeKey("job", "op", 0, 64), 1.0) == 1
-    policy = MaterializePolicy(interval_ms=None, log_ratio=0.05)
+    policy = MaterializePolicy(interval_ms=None, log_ratio=0.05, space_min_bytes=0)
     log = [LogLength(9, 9, int(0.05 * BASE_BYTES * part) + 1) for part in sorted(parts)]
     found = [
         [due(key, RangeSchedule(0), RangeLoad(one, BASE_BYTES, 0, 1 / 8), policy, 1) for one in log] for key in keys
