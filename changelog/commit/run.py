@@ -53,11 +53,17 @@ class Acknowledged:
     commit: Commit
     sent_s: float
     """Monotonic time at which it was sent, for `still_owner`."""
-    entry_bytes: int
+    body: bytes
+    """The entry as it was written."""
     pack_bytes: int
     """Size of the pack that the commit names as new; 0 without one."""
     gathered_bytes: int = 0
     """Size of the object of gathered segments; 0 without one."""
+
+    @property
+    def entry_bytes(self) -> int:
+        """Size of the entry."""
+        return len(self.body)
 
 
 class NewJob(NamedTuple):
@@ -243,7 +249,7 @@ class JobRun:
         self._packs.remember(plan.stored, plan.body)
         self._chain.still_owner(self._sent_s)
         pack_bytes = pack.size_bytes if pack is not None and plan.commit.is_full else 0
-        return Acknowledged(plan.commit, self._sent_s, len(plan.body), pack_bytes, gathered_bytes)
+        return Acknowledged(plan.commit, self._sent_s, plan.body, pack_bytes, gathered_bytes)
 
     def _upload_gathered(self, facts: BatchFacts, slot: int) -> tuple[BatchFacts, int]:
         """Upload inline segments that are too much for the entry as one object, which is durable afterwards (I1).

@@ -89,9 +89,16 @@ class Collector:
     """Collects one job's garbage; for one thread at a time. Caches the names in entries, which never change."""
 
     def __init__(
-        self, reader: ChainReader, clock: Clock, tokens: TokenSource, upload_grace_s: float = UPLOAD_GRACE_S
+        self,
+        reader: ChainReader,
+        clock: Clock,
+        tokens: TokenSource,
+        upload_grace_s: float = UPLOAD_GRACE_S,
+        kinds: ChainReader | None = None,
     ) -> None:
+        """`kinds` reads the kinds of entries that may be deleted, which never change; by default `reader` does."""
         self._reader = reader
+        self._kind_reader = kinds or reader
         self._store = reader.store
         self._clock = clock
         self._tokens = tokens
@@ -185,7 +192,7 @@ class Collector:
 
     def _kind(self, seq: int) -> EntryKind | Literal["unreadable"] | None:
         try:
-            return self._reader.read_kind(seq)
+            return self._kind_reader.read_kind(seq)
         except MissingObjectError:
             return None
         except (CorruptDataError, IncompatibleError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -45,7 +46,8 @@ from varvite.materializer.options.materializer_config import VARIABLE_PREFIX, Ma
 from varvite.materializer.options.table import read_properties
 from varvite.materializer.resources.allocator import give_back_large_blocks
 from varvite.materializer.resources.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
-from varvite.materializer.service.child_process import decode_config
+from varvite.materializer.service.announcements import Announcements
+from varvite.materializer.service.child_process import read_config
 from varvite.materializer.service.demand import ask
 from varvite.materializer.service.loop import run_materializer
 from varvite.storage.clock import SystemClock, SystemTokens
@@ -134,7 +136,8 @@ def _run(options: dict[str, Any]) -> int:
         stop_with_parent(stop, options["parent_pid"])
     with ExitStack() as stack:
         reporter = _reporter(stack, options)
-        ok = run_materializer(config, reporter, stop, once=options["once"])
+        announcements = Announcements(_standard_input()) if options["config_from_stdin"] else None
+        ok = run_materializer(config, reporter, stop, once=options["once"], announcements=announcements)
     return 0 if ok else FAILED_EXIT_CODE
 
 
@@ -203,8 +206,13 @@ def _config(options: dict[str, Any]) -> MaterializerConfig:
     if "storage_options" in properties and "storage_options" in arguments:
         changes["storage_options"] = {**properties["storage_options"], **arguments["storage_options"]}
     if options["config_from_stdin"]:
-        return replace(decode_config(sys.stdin.buffer.read()), **changes)
+        return replace(read_config(_standard_input()), **changes)
     return MaterializerConfig(**changes)
+
+
+def _standard_input() -> FileIO:
+    """Standard input without a buffer: what is not read yet is left to the next one who reads."""
+    return FileIO(0, closefd=False)
 
 
 def _reporter(stack: ExitStack, options: dict[str, Any]) -> Reporter:

@@ -226,7 +226,7 @@ def _sweep_or_error(name: str, root: ObjectStore, grace_s: float, *, dry_run: bo
 def _job_line(name: str, job: OpenJob) -> JobLine:
     record, reader = job.record, ChainReader(job.store, job.record.job_id)
     line = JobLine(job=name, job_id=record.job_id, key_groups=record.max_parallelism)
-    chain = ChainFollower(reader, record.max_parallelism).read()
+    chain = ChainFollower(reader, record.max_parallelism, SystemClock()).read()
     if chain is None:
         return line
     commit, view = chain.newest

@@ -9,17 +9,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from varvite.storage.object_stores.contract import is_reusable
-from varvite.storage.object_stores.prepared_object import prepare
+from varvite.storage.object_stores.pass_through import PassThroughStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from varvite.materializer.resources.stop_signal import StopSignal
     from varvite.storage.clock import Clock
-    from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
-    from varvite.storage.object_stores.prepared_object import PreparedObject
+    from varvite.storage.object_stores.contract import ObjectStore
 
 NAP_S: Final = 0.2
 """Longest wait between two checks of the stop flag."""
@@ -49,8 +46,8 @@ class TokenBucket:
             self._clock.sleep(min(left_s, NAP_S))
 
 
-class ThrottledReads:
-    """An `ObjectStore` that takes the bytes it reads from a bucket.
+class ThrottledReads(PassThroughStore):
+    """A store that takes the bytes it reads from a bucket.
 
     The bytes of whole objects are taken afterwards, when their size is known. Writes are not throttled here: an
     uploader would mistake the wait for a slow server and begin a second attempt. So the bytes of an upload are taken
@@ -58,46 +55,18 @@ class ThrottledReads:
     """
 
     def __init__(self, inner: ObjectStore, bucket: TokenBucket) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._bucket = bucket
 
-    @property
-    def url(self) -> str:
-        return self._inner.url
-
     def get(self, name: str) -> bytes:
-        data = self._inner.get(name)
+        data = super().get(name)
         self._bucket.take(len(data))
         return data
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         self._bucket.take(length)
-        return self._inner.get_range(name, offset, length)
-
-    def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
-        return prepare(self._inner, name, content)
-
-    def is_reusable(self, name: str) -> bool:
-        return is_reusable(self._inner, name)
-
-    def put(self, name: str, data: bytes) -> None:
-        self._inner.put(name, data)
-
-    def put_if_absent(self, name: str, data: bytes) -> bool:
-        return self._inner.put_if_absent(name, data)
-
-    def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
-        return self._inner.list(prefix, start_after=start_after)
-
-    def delete(self, names: Iterable[str]) -> None:
-        self._inner.delete(names)
-
-    def put_file(self, name: str, path: Path) -> None:
-        self._inner.put_file(name, path)
+        return super().get_range(name, offset, length)
 
     def get_file(self, name: str, path: Path) -> None:
-        self._inner.get_file(name, path)
+        super().get_file(name, path)
         self._bucket.take(path.stat().st_size)
-
-    def link_file(self, name: str, path: Path) -> bool:
-        return self._inner.link_file(name, path)

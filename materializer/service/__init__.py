@@ -4,10 +4,12 @@ Invariants: I7 (pins of the retention), I9 (the process may die at any moment), 
 
 | module | owns |
 |---|---|
+| `announcements` | entries that the driver announces to its own materializer |
 | `child_process` | a materializer as a child of the driver |
 | `collect_schedule` | the time of the next garbage collection |
 | `context` | the collaborators that all parts share |
 | `demand` | requests for a materialization |
+| `followed_job` | what belongs to the id of a job that exists |
 | `job` | one job's steps: follow, materialize, collect |
 | `loop` | the loop over all jobs of a storage |
 | `retention` | retention by time, made of pins |

@@ -1,6 +1,7 @@
 """A materializer as a child of the driver's process (`spark.varvite.materializer.mode = embedded`).
 
-The child reads its configuration from standard input, so that no storage secret shows in a process list. It ends when
+The child reads its configuration from standard input, so that no storage secret shows in a process list, and after it
+the entries that the driver announces. It ends when
 its parent does, however that ends: it watches the parent's pidfd (Linux; elsewhere it compares parent ids).
 PR_SET_PDEATHSIG would fire already when the *thread* that started the child ends.
 
@@ -19,10 +20,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from varvite.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig
+from varvite.materializer.service.announcements import Announcer, write_all
 from varvite.storage.errors import InvalidRequestError, InvariantError
 from varvite.storage.format.inspection import inspected
 
 if TYPE_CHECKING:
+    from io import RawIOBase
     from types import TracebackType
     from typing import Self
 
@@ -32,8 +35,9 @@ DEFAULT_STOP_S: Final = 10.0
 class MaterializerProcess:
     """A running materializer; `stop` it, or use it as a context manager."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], announcer: Announcer) -> None:
         self._process = process
+        self._announcer = announcer
 
     @property
     def pid(self) -> int:
@@ -45,12 +49,19 @@ class MaterializerProcess:
         """Exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
+    def announce(self, seq: int, body: bytes) -> None:
+        """Tell it of an entry that is durable, so that it does not ask the storage. Never blocks or raises."""
+        self._announcer.announce(seq, body)
+
     def wait(self, timeout_s: float | None) -> int:
         """Wait for the end; returns the exit code. Raises `subprocess.TimeoutExpired`; None waits for ever."""
-        return self._process.wait(timeout_s)
+        code = self._process.wait(timeout_s)
+        self._announcer.close()
+        return code
 
     def stop(self, timeout_s: float = DEFAULT_STOP_S) -> int:
         """End it: SIGTERM, and after `timeout_s` SIGKILL; returns the exit code. Stopping again does nothing."""
+        self._announcer.close()
         self._process.terminate()
         try:
             return self._process.wait(timeout_s)
@@ -88,8 +99,15 @@ def start_materializer_process(
     else:
         with log_path.open("ab") as log:
             process = _spawn(command, environment, log.fileno())
-    _send(process, encode_config(config))
-    return MaterializerProcess(process)
+    if process.stdin is None:
+        raise InvariantError("the child was started without a pipe to its standard input")
+    with process.stdin as standard_input:
+        pipe = os.dup(standard_input.fileno())
+    try:
+        write_all(pipe, encode_config(config) + b"\n")
+    except BrokenPipeError:
+        process.wait()  # it died at once; its output says why, and its exit code can be read
+    return MaterializerProcess(process, Announcer(pipe))
 
 
 def _spawn(command: list[str], environment: dict[str, str], output: int | None) -> subprocess.Popen[bytes]:
@@ -102,16 +120,6 @@ def _spawn(command: list[str], environment: dict[str, str], output: int | None) 
         stderr=output,
         start_new_session=True,
     )
-
-
-def _send(process: subprocess.Popen[bytes], data: bytes) -> None:
-    if process.stdin is None:
-        raise InvariantError("the child was started without a pipe to its standard input")
-    try:
-        with process.stdin as pipe:
-            pipe.write(data)
-    except BrokenPipeError:
-        process.wait()  # it died at once; its output says why, and its exit code can be read
 
 
 def _python_path() -> str:
@@ -127,6 +135,11 @@ def _python_path() -> str:
 def encode_config(config: MaterializerConfig) -> bytes:
     """The configuration as JSON."""
     return msgspec.json.encode(config, enc_hook=str)
+
+
+def read_config(pipe: RawIOBase) -> MaterializerConfig:
+    """The configuration from the first line of a pipe; what follows is left in it. Raises `InvalidRequestError`."""
+    return decode_config(pipe.readline())
 
 
 def decode_config(data: bytes) -> MaterializerConfig:

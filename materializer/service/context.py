@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from varvite.materializer.fold.context import FoldContext
 from varvite.materializer.monitoring.health import Health
+from varvite.materializer.service.announcements import Announcements
 
 if TYPE_CHECKING:
     from varvite.materializer.monitoring.events import Reporter
@@ -20,3 +21,5 @@ class MaterializerContext(FoldContext):
     reporter: Reporter
     stop: StopSignal
     health: Health = field(default_factory=Health)
+    announcements: Announcements = field(default_factory=Announcements)
+    """Entries that the driver announces, if it runs this materializer."""

@@ -1,8 +1,8 @@
-"""Materialization on demand: an object under `requests/` is a request (docs/reference/formats/requests.md).
+"""Materialization on demand: the object `requests/newest` is a request (docs/reference/formats/requests.md).
 
-Each materializer serves a request once: all its ranges become due. The object is deleted after a while. A materializer
-that has not seen it by then does not serve it, and one that starts meanwhile serves it again. Both are harmless: only
-the time of a materialization depends on a request.
+Each materializer serves a request once: all its ranges become due. A materializer that starts while the request is new
+serves it again, which is harmless: only the time of a materialization depends on a request. The object stays; the next
+request replaces it. Finding none is one GET, the cheapest request there is.
 """
 
 from __future__ import annotations
@@ -11,40 +11,61 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from varvite.storage.errors import CorruptDataError, MissingObjectError
 from varvite.storage.format import layout
-from varvite.storage.format.frame import frame
+from varvite.storage.format.frame import frame, unframe
+from varvite.storage.format.inspection import inspected
 
 if TYPE_CHECKING:
     from varvite.storage.clock import Clock, TokenSource
     from varvite.storage.object_stores.contract import ObjectStore
 
 LOOK_MS: Final = 5_000
-"""Time between two polls for requests: each costs a LIST."""
-KEPT_MS: Final = 60_000
-"""Time from the first sight of a request by this process to its deletion."""
+"""Time between two polls for requests: each costs a GET."""
+NEW_MS: Final = 60_000
+"""Age, by wall clocks, up to which a materializer that starts serves a request."""
 _KIND: Final = b"MREQ"
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
-def ask(store: ObjectStore, clock: Clock, tokens: TokenSource) -> str:
-    """Request a materialization of the job; returns the request's name. Errors are those of `ObjectStore.put`."""
-    name = layout.request(tokens.token())
-    store.put(name, encode_request(clock.now_ms()))
-    return name
+class Request(msgspec.Struct, frozen=True):
+    """A request for a materialization."""
+
+    created_ms: int
+    """The wall clock of whoever asked."""
+    token: str = ""
+    """Tells it from others; "" in version 1, in which the object's name did."""
 
 
-def encode_request(created_ms: int) -> bytes:
-    """The body of a request; `created_ms` is only for people."""
-    return frame(_KIND, _VERSION, msgspec.json.encode({"created_ms": created_ms}))
+def ask(store: ObjectStore, clock: Clock, tokens: TokenSource) -> Request:
+    """Request a materialization of the job; returns the request. Errors are those of `ObjectStore.put`."""
+    request = Request(clock.now_ms(), tokens.token())
+    store.put(layout.REQUEST, encode_request(request))
+    return request
+
+
+def encode_request(request: Request) -> bytes:
+    """The body of a request."""
+    return frame(_KIND, _VERSION, msgspec.json.encode(request))
+
+
+def decode_request(data: bytes) -> Request:
+    """The request of a body. Raises `CorruptDataError`, `IncompatibleError`."""
+    try:
+        return msgspec.json.decode(unframe(_KIND, _VERSION, data, layout.REQUEST).header, type=inspected(Request))
+    except msgspec.MsgspecError as error:
+        raise CorruptDataError(f"not a request: {error}; ask again", object_name=layout.REQUEST) from error
 
 
 class DemandWatch:
     """Finds requests; for one thread."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
         """`store` is rooted at `<root>/<job>`."""
         self._store = store
-        self._seen: dict[str, int] = {}
+        self._clock = clock
+        self._served: str | None = None
+        """Token of the last request, "" if there was none; None before the first look."""
         self._looked_ms: int | None = None
 
     def is_due(self, now_ms: int) -> bool:
@@ -52,12 +73,14 @@ class DemandWatch:
         return self._looked_ms is None or now_ms - self._looked_ms >= LOOK_MS
 
     def look(self, now_ms: int) -> bool:
-        """Poll; True if there is a new request. Deletes old ones. Errors are those of the store."""
+        """Poll; True if there is a new request. Errors are those of the store and of `decode_request`."""
         self._looked_ms = now_ms
-        names = [meta.name for meta in self._store.list(layout.REQUESTS)]
-        has_new = any(name not in self._seen for name in names)
-        self._seen = {name: self._seen.get(name, now_ms) for name in names}
-        old = [name for name, seen_ms in self._seen.items() if now_ms - seen_ms >= KEPT_MS]
-        if old:
-            self._store.delete(old)
-        return has_new
+        try:
+            request = decode_request(self._store.get(layout.REQUEST))
+        except MissingObjectError:
+            self._served = ""
+            return False
+        before, self._served = self._served, request.token
+        if before is None:
+            return self._clock.now_ms() - request.created_ms < NEW_MS
+        return request.token != before

@@ -13,26 +13,21 @@ from concurrent.futures import wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.commit.adoption_rules import shared_files
-from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.savepoints import release_clone
-from varvite.materializer.fold.base_sizes import BaseSizes
-from varvite.materializer.fold.chain_view import ChainFollower
 from varvite.materializer.fold.plan import plan_ranges
 from varvite.materializer.fold.policy import RangeSchedule, due
 from varvite.materializer.fold.publication import may_be_adopted, skip_without_listing
-from varvite.materializer.fold.range_fold import RangeMaterializer, log_size
+from varvite.materializer.fold.range_fold import log_size
 from varvite.materializer.fold.retry import RetryState
 from varvite.materializer.monitoring.events import Adopted, Collected, Event, Failed, JobFailed, Skip, Step, Waiting
 from varvite.materializer.ranges import RangeKey, jitter_of
-from varvite.materializer.resources.bandwidth import ThrottledReads
 from varvite.materializer.resources.interruptible_store import InterruptibleStore
 from varvite.materializer.resources.stop_signal import Stopped
 from varvite.materializer.service.collect_schedule import CollectSchedule, log_sizes
 from varvite.materializer.service.demand import DemandWatch
-from varvite.materializer.service.retention import Retention
+from varvite.materializer.service.followed_job import follow
 from varvite.materializer.service.sharing import Membership, beat, leave
 from varvite.materializer.service.status import StatusKeeper
 from varvite.storage.errors import DidNotHappenError, RetryableError, VarviteError
@@ -48,21 +43,12 @@ if TYPE_CHECKING:
     from varvite.materializer.fold.publication import RangeView
     from varvite.materializer.fold.range_fold import Outcome
     from varvite.materializer.service.context import MaterializerContext
+    from varvite.materializer.service.followed_job import FollowedJob
+    from varvite.materializer.service.retention import Retention
     from varvite.storage.format.records import Commit, JobRecord, Link, SnapshotDescriptor, Tile
     from varvite.storage.object_stores.contract import ObjectStore
 
 _Answer = TypeVar("_Answer")
-
-
-class _Followed(NamedTuple):
-    """A job that exists, and the collaborators that belong to its id."""
-
-    record: JobRecord
-    chain: ChainFollower
-    bases: BaseSizes
-    ranges: RangeMaterializer
-    retention: Retention
-    collector: Collector
 
 
 class _Running(NamedTuple):
@@ -109,9 +95,9 @@ class JobMaterializer:
         self._pool = pool
         self._policy = context.config.policy
         self._status = StatusKeeper(name, context)
-        self._demand = DemandWatch(self._store)
+        self._demand = DemandWatch(self._store, context.clock)
         self._running: dict[RangeKey, _Running] = {}
-        self._followed: _Followed | None = None
+        self._followed: FollowedJob | None = None
         self._job_id: str | None = None
         """Id of the job that the fields below belong to."""
         self._schedules: dict[RangeKey, RangeSchedule] = {}
@@ -147,7 +133,7 @@ class JobMaterializer:
         Raises `Stopped` if asked to stop.
         """
         ok = self._settle(wait_for_ranges=False)
-        followed, chain = self._try(Step.FOLLOW, self._follow, on_demand=on_demand)
+        followed, chain = self._try(Step.FOLLOW, lambda: self._follow(anew=on_demand), on_demand=on_demand)
         if not followed or self._followed is None:
             self._status.lost(self._troubles.get(Step.FOLLOW, ""))
             return ok and followed
@@ -168,7 +154,7 @@ class JobMaterializer:
         return tuple(self._troubles[step] for step in failing)
 
     def _materialize_due(
-        self, followed: _Followed, chain: ChainView, *, on_demand: bool, wait_for_ranges: bool
+        self, followed: FollowedJob, chain: ChainView, *, on_demand: bool, wait_for_ranges: bool
     ) -> bool:
         """Begin the ranges that are due; False if one failed that was waited for."""
         sizes = followed.bases.of(chain.newest.view.tiles)
@@ -177,9 +163,16 @@ class JobMaterializer:
         self._collection = self._collection.seen(newest.seq, newest.full.seq, bounds_of(chain.head), object_sizes)
         works = plan_ranges(followed.record.job_id, chain, sizes)
         self._forget_others(followed.record.job_id, works)
-        for work in works:
-            self._context.stop.check()
-            self._begin_if_due(work, chain, on_demand=on_demand)
+        self._context.stop.check()
+        triggers = [(work, self._trigger_of(work, chain, on_demand=on_demand)) for work in works]
+        due_works = [(work, trigger) for work, trigger in triggers if trigger is not None]
+        if due_works:
+            is_known, is_there = self._try(Step.FOLLOW, self._is_there, on_demand=on_demand)
+            if not is_there:
+                return is_known
+        for work, trigger in due_works:
+            if chain.final is not None:
+                self._begin(work, chain.final, trigger)
         ok = not wait_for_ranges or self._settle(wait_for_ranges=True)
         awaited = {work.key for work in works if self._is_awaited(work)}
         self._status.followed(chain, works, self._schedules, awaited)
@@ -201,14 +194,14 @@ class JobMaterializer:
         with suppress(Stopped):
             self._settle(wait_for_ranges=False)
 
-    def _follow(self) -> ChainView | None:
+    def _follow(self, *, anew: bool) -> ChainView | None:
         if self._followed is None:
             record = self._look()
             if record is None:
                 return None
-            self._followed = self._begin_following(record)
+            self._followed = follow(self._name, record, self._uninterruptible, self._context)
         try:
-            chain = self._followed.chain.read()
+            chain = self._followed.read(anew=anew)
         except RetryableError:
             raise
         except VarviteError:
@@ -239,29 +232,21 @@ class JobMaterializer:
         self._status.forget()
         self._context.workspace.discard_others(job_id, self._running.keys())
 
-    def _begin_following(self, record: JobRecord) -> _Followed:
-        context, reader = self._context, ChainReader(self._store, record.job_id)
-        bulk: ObjectStore = self._uninterruptible
-        if context.bandwidth is not None:
-            bulk = ThrottledReads(bulk, context.bandwidth)
-        return _Followed(
-            record,
-            ChainFollower(reader, record.max_parallelism),
-            BaseSizes(self._store, record.job_id),
-            RangeMaterializer(self._name, record.job_id, InterruptibleStore(bulk, context.stop), context),
-            Retention(reader, context.config.retention_ms, context.clock, context.tokens),
-            Collector(reader, context.clock, context.tokens, context.config.grace_ms / 1_000),
-        )
-
     def _wait(self, message: str) -> None:
         """Report once what the job waits for; "" if it does not wait."""
         if message and message != self._message:
             self._report(Waiting(job=self._name, time_ms=self._wall_ms(), message=message))
         self._message = message
 
+    def _is_there(self) -> bool:
+        """Does the job still exist? Asked before anything is written for it; if not, it is not followed any more."""
+        if self._followed is None or not self._followed.chain.is_there():
+            self._followed = None
+        return self._followed is not None
+
     def _beat(self) -> None:
         now_ms = self._context.now_ms()
-        if self._membership is not None and self._membership.is_due(now_ms):
+        if self._membership is not None and self._membership.is_due(now_ms) and self._is_there():
             self._membership = beat(self._store, self._membership, now_ms)
 
     def _look_for_requests(self) -> None:
@@ -283,26 +268,27 @@ class JobMaterializer:
             self._is_demanded = False
             self._schedules = {key: schedule.demand() for key, schedule in self._schedules.items()}
 
-    def _begin_if_due(self, work: RangeWork, chain: ChainView, *, on_demand: bool) -> None:
-        """Hand a range to the pool if it is due and there is something to do."""
+    def _trigger_of(self, work: RangeWork, chain: ChainView, *, on_demand: bool) -> Trigger | None:
+        """The reason to materialize a range now; None if it is not due, is being done, or there is nothing to do."""
         key, now_ms = work.key, self._context.now_ms()
         self._note_adoption(work)
         if key in self._running or chain.final is None:
-            return
+            return None
         schedule, load = self._schedules[key], self._status.load_of(work)
         trigger = due(key, schedule, load, self._policy, now_ms, on_demand=on_demand)
         if trigger is None or not self._is_mine(key):
-            return
+            return None
         skip = skip_without_listing(work.view, self._policy.log_batches)
         if skip is None and self._is_awaited(work):
             skip = Skip.AWAITING_ADOPTION
         if skip is not None:
             self._schedules[key] = schedule.succeeded(now_ms)
             self._status.skipped(work, skip)
-            return
-        self._begin(work, chain.final, trigger)
+            return None
+        return trigger
 
     def _begin(self, work: RangeWork, final: CommitView, trigger: Trigger) -> None:
+        """Hand a range to the pool."""
         if self._followed is None:
             return
         self._context.metrics.started(self._name, work.key)
@@ -403,13 +389,13 @@ class JobMaterializer:
         interval_ms, now_ms = self._context.config.collect_ms, self._context.now_ms()
         if interval_ms is None or self._followed is None:
             return False
-        if not on_demand and not self._collection.is_due(interval_ms, now_ms):
+        if not on_demand and not self._collection.is_due(interval_ms, now_ms, self._policy.space_min_bytes):
             return False
         return self._is_mine(RangeKey(self._followed.record.job_id, "", 0, 0))
 
     def _collect(self, chain: ChainView | None) -> bool:
         """Delete the garbage; False if the retention by time could not create a pin that is due."""
-        if self._followed is None:
+        if not self._is_there() or self._followed is None:
             return True
         started_ms = self._context.now_ms()
         self._collection = self._collection.collected(started_ms)

@@ -18,6 +18,7 @@ from varvite.materializer.options.materializer_config import WORKING_DIRECTORY
 from varvite.materializer.resources.bandwidth import TokenBucket
 from varvite.materializer.resources.stop_signal import Stopped
 from varvite.materializer.resources.workspace import Workspace, working_directory
+from varvite.materializer.service.announcements import Announcements
 from varvite.materializer.service.context import MaterializerContext
 from varvite.materializer.service.job import JobMaterializer, object_name_of
 from varvite.storage.clock import SystemClock, SystemTokens
@@ -150,8 +151,22 @@ class MaterializerService:
         self._context.metrics.report(event)
 
 
-def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopSignal, *, once: bool = False) -> bool:
+def run_materializer(
+    config: MaterializerConfig,
+    reporter: Reporter,
+    stop: StopSignal,
+    *,
+    once: bool = False,
+    announcements: Announcements | None = None,
+) -> bool:
     """Run a materializer in this process until it is asked to stop, or once.
+
+    Args:
+        config: Its configuration.
+        reporter: Gets its events.
+        stop: The stop flag.
+        once: Materialize everything there is, and end.
+        announcements: Those of the driver that runs it; None: there is no such driver.
 
     Returns:
         False if something failed with `once`.
@@ -176,6 +191,7 @@ def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopS
             bandwidth=bandwidth,
             reporter=reporter,
             stop=stop,
+            announcements=announcements or Announcements(),
         )
         _serve_metrics(context, stack)
         service = MaterializerService(root, context)

@@ -69,6 +69,12 @@ class SupervisedMaterializer:
         process = self._process
         return None if process is None else process.pid
 
+    def announce(self, seq: int, body: bytes) -> None:
+        """Tell the child of an entry that is durable, so that it does not ask the storage. Never blocks or raises."""
+        process = self._process
+        if process is not None:
+            process.announce(seq, body)
+
     def stop(self) -> None:
         """End the child, and start no other. Stopping again does nothing."""
         self._stopping.set()

@@ -150,7 +150,7 @@ class Standby:
         if self._reader is None or self._follower is None:
             record = read_job(self._store)
             self._reader = ChainReader(self._store, record.job_id)
-            self._follower = ChainFollower(self._reader, record.max_parallelism)
+            self._follower = ChainFollower(self._reader, record.max_parallelism, self._clock)
             if self._host_names:
                 names, followers = self._host_names, self._followers
                 self._member = StandbyMember(self._store, record.job_id, names, self._clock, followers)

@@ -71,6 +71,8 @@ class JobServices:
         way: str,
     ) -> None:
         """Publish the figures of a batch that is over; `way` is the one that it took."""
+        if self._materializer is not None:
+            self._materializer.announce(acknowledged.commit.seq, acknowledged.body)
         statistics = statistics_of(
             acknowledged,
             summaries,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.changelog.commit.adopt_decision import TileSnapshot, decide_adoption
@@ -27,7 +28,31 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 POLL_S: Final = 2.0
-"""Interval of the LIST requests, which are off the acknowledge path."""
+"""Shortest interval of the LIST requests, which are off the acknowledge path."""
+RARE_POLL_S: Final = 60.0
+"""Longest interval."""
+
+
+@dataclass(frozen=True)
+class LookPause:
+    """The pause between two looks: half the time between two new snapshots, or the time since the last one.
+
+    A snapshot that is adopted that late leaves the log half as long again for a while. A look costs a LIST.
+    """
+
+    quiet_s: float = 0.0
+    """Time since the last new snapshot."""
+    gap_s: float = 0.0
+    """Time between the last two."""
+
+    def seconds(self, shortest_s: float, longest_s: float) -> float:
+        """The pause before the next look."""
+        return min(max(self.gap_s / 2, self.quiet_s, shortest_s), longest_s)
+
+    def after(self, pause_s: float, *, is_new: bool) -> LookPause:
+        """The state after this pause and a look, which has seen a new snapshot or none."""
+        quiet_s = self.quiet_s + pause_s
+        return LookPause(0.0, quiet_s) if is_new else LookPause(quiet_s, self.gap_s)
 
 
 class BaseSize(NamedTuple):
@@ -41,10 +66,13 @@ class BaseSize(NamedTuple):
 class SnapshotWatch:
     """A thread that reads new descriptors. `adoption` is called by the committing thread and does no I/O."""
 
-    def __init__(self, store: ObjectStore, job_id: str, poll_s: float = POLL_S) -> None:
+    def __init__(
+        self, store: ObjectStore, job_id: str, poll_s: float = POLL_S, rare_poll_s: float = RARE_POLL_S
+    ) -> None:
         self._reader = SnapshotReader(store, job_id)
         self._job_id = job_id
         self._poll_s = poll_s
+        self._rare_poll_s = rare_poll_s
         self._lock = threading.Lock()
         self._candidates: tuple[SnapshotDescriptor, ...] = ()
         self._tile_files: dict[TileSnapshot, frozenset[str]] = {}
@@ -84,26 +112,31 @@ class SnapshotWatch:
 
     def _run(self) -> None:
         self._look()  # at once: a query that processes what there is and ends may not last until the next time
+        pause, waited_s = LookPause(), 0.0
         while not self._stopped.wait(self._poll_s):
+            waited_s += self._poll_s
             if self._standbys is not None:
                 self._standbys.look()
-            self._look()
+            if waited_s >= pause.seconds(self._poll_s, self._rare_poll_s):
+                pause, waited_s = pause.after(waited_s, is_new=self._look()), 0.0
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """Read what is new; True if there is a snapshot that was not there before."""
         with self._lock:
-            view, floors = self._view, self._floors
+            view, floors, before = self._view, self._floors, self._candidates
         if view is None:
-            return
+            return False
         try:
             bases = self._reader.tile_snapshots(view)
             candidates = self._reader.candidates(floors)
         except VarviteError as error:
             _log.warning("looking for snapshots failed, the log stays longer: %s", error)
-            return
+            return False
         with self._lock:
             self._candidates = candidates
             self._tile_files = {name: frozenset(file.name for file in base.files) for name, base in bases.items()}
             self._base_sizes = {name: base_size(base) for name, base in bases.items()}
+        return any(candidate not in before for candidate in candidates)
 
 
 def base_size(d: SnapshotDescriptor) -> BaseSize:

@@ -100,6 +100,8 @@ SAVEPOINT_FILES: Final = "savepointdata/"
 MEMBERS: Final = "members/"
 STANDBYS: Final = "standbys/"
 REQUESTS: Final = "requests/"
+REQUEST: Final = f"{REQUESTS}newest"
+"""The newest request to the materializers for a materialization."""
 RUNNING: Final = "running/"
 
 
@@ -116,7 +118,7 @@ _FORMS: Final = {
     SAVEPOINTS: _TEXT,
     SAVEPOINT_FILES: f"{_HEX}/.+",
     MEMBERS: _HEX,
-    REQUESTS: _HEX,
+    REQUESTS: f"newest|{_HEX}",
     RUNNING: _SLOT,
 }
 _OURS: Final = {area: re.compile(form, re.ASCII) for area, form in _FORMS.items()}
@@ -311,8 +313,3 @@ def standby(host: str) -> str:
 def running(epoch: int) -> str:
     """The mark of a driver run that has not ended orderly."""
     return f"{RUNNING}{_number(epoch)}"
-
-
-def request(token: str) -> str:
-    """A request to the materializers for a materialization."""
-    return f"{REQUESTS}{_segment(token)}"

@@ -12,6 +12,7 @@ memory).
 | `memory` | the store in this process's memory |
 | `names` | the names that every store accepts |
 | `open` | the store at a URL |
+| `pass_through` | base of stores that pass most calls on to another |
 | `prefixed` | the objects below a prefix as a store |
 | `prepared_object` | an object that is encoded once and sent several times |
 | `remote` | the store on a remote URL: S3, Google Cloud Storage, Azure, and any filesystem of fsspec |

@@ -120,6 +120,14 @@ def truncated(name: str, offset: int, length: int, existing: int) -> CorruptData
     )
 
 
+def range_of(data: bytes, name: str, offset: int, length: int) -> bytes:
+    """The answer of `get_range` for an object that holds `data`; errors as there."""
+    check_range(name, offset, length)
+    if offset + length > len(data):
+        raise truncated(name, offset, length, max(0, len(data) - offset))
+    return data[offset : offset + length]
+
+
 class ReusingStore(Protocol):
     """A store that may write an object in another way than an existing one (its key was rotated), or one above it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from varvite.storage.object_stores.contract import check_range, truncated
+from varvite.storage.object_stores.contract import check_range, range_of
 from varvite.storage.object_stores.local.errors import did_not_happen
 from varvite.storage.object_stores.local.files import check_source, complete_or_absent
 
@@ -24,10 +24,7 @@ class WholeObjects(ABC):
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         check_range(name, offset, length)
-        data = self.get(name)
-        if offset + length > len(data):
-            raise truncated(name, offset, length, max(0, len(data) - offset))
-        return data[offset : offset + length]
+        return range_of(self.get(name), name, offset, length)
 
     def put_file(self, name: str, path: Path) -> None:
         try:

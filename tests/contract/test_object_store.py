@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from tests.stores.faulty import Faults, FaultyStore
+from varvite.materializer.resources.recent_entries import RecentEntries
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.object_stores.contract import ObjectStore
 from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
@@ -66,6 +67,7 @@ def encrypted(inner: ObjectStore) -> ObjectStore:
         "faultless",
         "encrypted memory",
         "encrypted local",
+        "recent entries",
         *(
             pytest.param(kind, marks=pytest.mark.s3)
             for kind in (*_ENGINES, "prefixed ceph", "encrypted moto")  # the last two with the default engine
@@ -87,6 +89,8 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
         inner: ObjectStore = MemoryStore()
     elif kind.endswith("local"):
         inner = LocalStore(tmp_path / "not" / "there yet")
+    elif kind == "recent entries":
+        inner = RecentEntries(MemoryStore())
     elif kind == "faultless":
         inner = FaultyStore(LocalStore(tmp_path / "store"), random.Random(1), Faults(), clock=SystemClock())
     else:

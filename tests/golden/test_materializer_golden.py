@@ -20,11 +20,11 @@ from varvite.materializer.monitoring.events import (
     decode_event,
     encode_event,
 )
-from varvite.materializer.service.demand import encode_request
+from varvite.materializer.service.demand import Request, decode_request, encode_request
 from varvite.materializer.service.sharing import decode_heartbeat, encode_heartbeat
 from varvite.materializer.standby.record import OperatorCopies, StandbyRecord, decode_standby, encode_standby
 from varvite.storage.errors import CorruptDataError
-from varvite.storage.format.frame import unframe
+from varvite.storage.format.frame import frame
 
 DATA = Path(__file__).parent / "data"
 LOG = LogSize(batches=3, segments=2, bytes=100)
@@ -85,10 +85,19 @@ def test_the_golden_heartbeat_is_read_and_written_as_ever() -> None:
     assert encode_heartbeat("m", 42) == data
 
 
-def test_the_golden_request_is_written_as_ever() -> None:
-    data = (DATA / "request-v1.bin").read_bytes()
-    assert encode_request(1_700_000_000_000) == data
-    assert unframe(b"MREQ", 1, data, "requests/r").header == b'{"created_ms":1700000000000}'
+def test_the_golden_request_is_read_and_written_as_ever() -> None:
+    data, request = (DATA / "request-v2.bin").read_bytes(), Request(1_700_000_000_000, 4 * "01234567")
+    assert encode_request(request) == data
+    assert decode_request(data) == request
+
+
+def test_the_first_golden_request_is_still_read() -> None:
+    assert decode_request((DATA / "request-v1.bin").read_bytes()) == Request(1_700_000_000_000)
+
+
+def test_what_is_no_request_is_an_error() -> None:
+    with pytest.raises(CorruptDataError, match="not a request"):
+        decode_request(frame(b"MREQ", 2, b'{"created_ms": "soon"}'))
 
 
 @pytest.mark.parametrize("position", range(0, 44, 3))

@@ -37,7 +37,7 @@ def materialize_every_other_batch(monkeypatch: pytest.MonkeyPatch, directory: Pa
                 materialize(replace(plan.materializer_config, working_directory=directory))
 
     monkeypatch.setattr(Coordinator, "process_batch", process_and_materialize)
-    monkeypatch.setattr(services, "SnapshotWatch", partial(SnapshotWatch, poll_s=WATCH_S))
+    monkeypatch.setattr(services, "SnapshotWatch", partial(SnapshotWatch, poll_s=WATCH_S, rare_poll_s=WATCH_S))
 
 
 def materialize(config: Any) -> None:

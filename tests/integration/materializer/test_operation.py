@@ -59,7 +59,7 @@ def test_monitoring_sees_what_the_sidecar_does(site: Site) -> None:
     text = get(port, "/metrics")[1]
     assert 'varvite_adopted_snapshots_total{job="flights",key_groups="0-3",operator="flights"}' in text
     assert 'varvite_log_batches{job="flights",key_groups="4-7",operator="flights"}' in text
-    damaged = site.storage / "flights" / site.store.list(layout.CHAIN)[-1].name
+    damaged = site.storage / "flights" / layout.JOB
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-3])
     wait_for(lambda: get(port, "/readyz")[0] == 503, site)

@@ -127,8 +127,8 @@ def _caught_up_from_anywhere(_original: Any, view: Any, _target: Any, version: A
     return 0 < version.seq < view.base.seq
 
 
-def _newest_is_final(original: Any, self: ChainFollower) -> Any:
-    chain_view = original(self)
+def _newest_is_final(original: Any, self: ChainFollower, **options: Any) -> Any:
+    chain_view = original(self, **options)
     return chain_view and chain_view._replace(final=chain_view.newest)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from unittest import mock
 
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, TaskFuture, Violation
-from varvite.spark_integration.driver.snapshot_watch import POLL_S, SnapshotWatch
+from varvite.spark_integration.driver.snapshot_watch import SnapshotWatch
 from varvite.storage.attempt_threads import AttemptThreads
 from varvite.storage.object_stores.contract import ObjectStore
 
@@ -163,8 +163,8 @@ class _WatchTask:
 class WatchOfTasks(SnapshotWatch):
     """The driver's look at published snapshots, as a task."""
 
-    def __init__(self, store: ObjectStore, job_id: str, poll_s: float = POLL_S) -> None:
-        super().__init__(store, job_id, poll_s)
+    def __init__(self, store: ObjectStore, job_id: str) -> None:
+        super().__init__(store, job_id)
         replaced: Any = self
         replaced._stopped = _TaskEvent()
         replaced._thread = _WatchTask(self._run)

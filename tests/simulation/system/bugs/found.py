@@ -153,10 +153,10 @@ FOUND: Final[dict[str, FoundBug]] = {
         ),
     ),
     "a checkpoint was chosen that a late commit of the stopped driver had made incomplete": FoundBug(
-        96, Mutation(JobRestore, "_plan", _planned_once, r"no longer complete.* \(I1, I11\)", LATE_COMMITS)
+        290, Mutation(JobRestore, "_plan", _planned_once, r"no longer complete.* \(I1, I11\)", LATE_COMMITS)
     ),
     "a query that was set back did not start because its option named a savepoint that was gone": FoundBug(
-        14,
+        62,
         Mutation(state_origin, "next_restore", _nothing_chosen, r"does not need its source .*\(I11\)", SAVEPOINTS_GO),
     ),
     "a snapshot was waited for for ever that the job could not adopt since it was set back to an import": FoundBug(
@@ -166,7 +166,7 @@ FOUND: Final[dict[str, FoundBug]] = {
         ),
     ),
     "a collector that stood still before it listed the chain deleted a snapshot that is in use": FoundBug(
-        3,
+        177,
         Mutation(collector, "is_known", _whatever_is_listed_is_known, r"was deleted, which .*\(I7\)", SLOW_COLLECTORS),
     ),
 }

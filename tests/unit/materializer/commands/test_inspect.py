@@ -165,7 +165,7 @@ def test_storage_options_are_read_alike_and_add_up_wherever_they_are_given(
     monkeypatch.setattr("varvite.materializer.commands.cli.stop_on_signals", lambda _stop: None)
     monkeypatch.setattr("varvite.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
     monkeypatch.setattr(
-        "varvite.materializer.commands.cli.run_materializer", lambda config, *_, once: not given.append(config)
+        "varvite.materializer.commands.cli.run_materializer", lambda config, *_, **__: not given.append(config)
     )
     conf = ("use_ssl=False", "key=1", 'config_kwargs={"read_timeout": 5}')
     arguments = [item for pair in conf for item in ("--conf", f"spark.varvite.storage.option.{pair}")]

@@ -266,7 +266,7 @@ OURS = (
     layout.savepoint_file(TOKEN, "op", "total", 0, 8),
     layout.savepoint_image(TOKEN, 0),
     layout.member(TOKEN),
-    layout.request(TOKEN),
+    layout.REQUEST,
 )
 AREAS = sorted({name.partition("/")[0] for name in OURS})
 
