@@ -11,9 +11,10 @@ from varvite.materializer.commands.output.parameters import existing_job, storag
 from varvite.materializer.commands.output.progress import shown_steps
 from varvite.materializer.restore.decision import RequestedCheckpoint
 from varvite.materializer.restore.job import CancelLine, JobRestore
-from varvite.materializer.restore.origin import find_origin, open_beside
+from varvite.materializer.restore.origin import find_origin
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import InvalidRequestError, VarviteError
+from varvite.storage.object_stores.open import open_beside
 
 if TYPE_CHECKING:
     from varvite.materializer.restore.job import RestoreLine
@@ -44,7 +45,9 @@ def restore(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
         if sum(options[name] is not None and options[name] is not False for name in _CHOICES) > 1:
             raise InvalidRequestError("give one of --checkpoint, --batch, --savepoint and --cancel")
         store, record = existing_job(job, storage_url, storage_options)
-        spark = None if options["spark_url"] is None else open_beside(options["spark_url"], storage_options)
+        spark = (
+            None if options["spark_url"] is None else open_beside(options["spark_url"], storage_url, storage_options)
+        )
         command = JobRestore(
             job,
             store,

@@ -24,12 +24,12 @@ from varvite.materializer.commands.output.parameters import (
     storage_parameters,
 )
 from varvite.materializer.commands.output.progress import shown_steps
-from varvite.materializer.restore.origin import open_beside
 from varvite.materializer.savepoints.canonical import CanonicalSavepoints
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarviteError
 from varvite.storage.format import layout
 from varvite.storage.job.record import read_job
+from varvite.storage.object_stores.open import open_beside
 from varvite.storage.private_directories import TemporaryDirectory
 from varvite.storage.units import utc_time
 
@@ -159,7 +159,7 @@ def create(
         if form == "canonical":
             if target_url is not None and not place["unencrypted"]:
                 _check_not_encrypted(reader.store, target_url)
-            target = reader.store if target_url is None else open_beside(target_url, storage_options)
+            target = reader.store if target_url is None else open_beside(target_url, storage_url, storage_options)
             created = _copy(reader, job, commit, name, target)
         else:
             created = create_native(
@@ -278,7 +278,7 @@ def savepoint_store(
 ) -> ObjectStore:
     """Open the store of a job's savepoints: the job's, or that of a location. Raises `InvalidRequestError`."""
     if at_url is not None:
-        return open_place(at_url, storage_options)
+        return open_place(at_url, storage_url, storage_options)
     if storage_url is None:
         raise InvalidRequestError("the location of the savepoints is missing: give --storage, or --at for a directory")
     return existing_job(job, storage_url, storage_options).store

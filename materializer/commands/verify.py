@@ -102,7 +102,8 @@ def verify_command(
     try:
         choice = _choice(job, **repairing)
         if at_url is not None:
-            sys.exit(_verify_savepoints(job, at_url, storage_options, choice, as_json=as_json))
+            place = open_place(at_url, storage_url, storage_options)
+            sys.exit(_verify_savepoints(job, place, choice, as_json=as_json))
         if storage_url is None:
             raise InvalidRequestError(
                 "the storage is missing: give --storage, or --at for savepoints at a location of their own"
@@ -136,13 +137,10 @@ def _repair(
             show_error(job_error(error, result.job), as_json=as_json)
 
 
-def _verify_savepoints(
-    job: str | None, at_url: str, storage_options: dict[str, Any] | None, choice: RepairChoice | None, *, as_json: bool
-) -> int:
+def _verify_savepoints(job: str | None, store: ObjectStore, choice: RepairChoice | None, *, as_json: bool) -> int:
     """Check the savepoints at a location; returns the exit code."""
     if job is None or choice is not None:
         raise InvalidRequestError("--at needs the JOB, and goes without --repair: make a new savepoint instead")
-    store = open_place(at_url, storage_options)
     listed = [
         item
         for item in list_all_savepoints(store)

@@ -30,7 +30,7 @@ from varvite.storage.format import layout
 from varvite.storage.format.records import KEY_HASH, SnapshotFile, Tile
 from varvite.storage.job.record import read_job
 from varvite.storage.job.store import JobStore
-from varvite.storage.object_stores.open import local_directory, open_store
+from varvite.storage.object_stores.open import open_beside
 from varvite.storage.private_directories import TemporaryDirectory
 from varvite.storage.transfer.upload import Uploader
 
@@ -118,7 +118,7 @@ def find_start(
         location: The location, in one of the module's forms.
         job_store: The store of the job, which may not exist yet.
         query_id: Query id in Spark's checkpoint location; None for a new one.
-        storage_options: Options of the filesystem, unless the location is a local directory.
+        storage_options: Options of the job's filesystem, which count for a location of the same kind.
 
     Raises the errors of `find_origin`; the text says so if an earlier start has copied the state into the job already.
     """
@@ -180,7 +180,7 @@ def find_origin(location: str, job_store: ObjectStore, storage_options: Mapping[
     Args:
         location: The location, in one of the module's forms.
         job_store: The job's store, for names of its own savepoints.
-        storage_options: Options of the filesystem, unless the location is a local directory.
+        storage_options: Options of the job's filesystem, which count for a location of the same kind.
 
     Raises:
         InvalidRequestError: there is no such savepoint, or no job.
@@ -192,26 +192,20 @@ def find_origin(location: str, job_store: ObjectStore, storage_options: Mapping[
     root, _, last = location.rstrip("/").rpartition("/")
     parent, _, area = root.rpartition("/")
     if area == _SAVEPOINTS and parent:
-        store = _job_store(parent, storage_options)
+        store = _job_store(parent, job_store, storage_options)
         savepoint = read_savepoint(store, last)
         return StateOrigin(location, store, savepoint.commit, savepoint)
     if area == _CHAIN and parent and last.isdecimal():
-        return _checkpoint(location, _job_store(parent, storage_options), int(last))
-    return _checkpoint(location, _job_store(location.rstrip("/"), storage_options), None)
+        return _checkpoint(location, _job_store(parent, job_store, storage_options), int(last))
+    return _checkpoint(location, _job_store(location.rstrip("/"), job_store, storage_options), None)
 
 
-def open_beside(url: str, storage_options: Mapping[str, Any] | None) -> ObjectStore:
-    """Open the store at a URL, with another store's options if it takes any. Raises the errors of `open_store`."""
-    takes_none = local_directory(url) is not None or url.startswith("memory:")
-    return open_store(url, None if takes_none else storage_options)
-
-
-def _job_store(url: str, storage_options: Mapping[str, Any] | None) -> ObjectStore:
+def _job_store(url: str, beside: ObjectStore, storage_options: Mapping[str, Any] | None) -> ObjectStore:
     """Open the store of a job through its storage, so that objects that it shares with another job can be read."""
     storage, _, job = url.rpartition("/")
     if not storage or storage.endswith((":", "/")):
-        return open_beside(url, storage_options)
-    return JobStore(open_beside(storage, storage_options), job)
+        return open_beside(url, beside.url, storage_options)
+    return JobStore(open_beside(storage, beside.url, storage_options), job)
 
 
 def _checkpoint(location: str, store: ObjectStore, seq: int | None) -> StateOrigin:

@@ -86,8 +86,16 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
 
 def open_like(store: ObjectStore, url: str) -> ObjectStore:
     """The store at a URL, with the options of `store` if both are of one kind. Errors as `open_store`."""
-    same = _kind(url) == _kind(store.url)
-    return open_store(url, getattr(store, "storage_options", None) if same else None)
+    return open_beside(url, store.url, getattr(store, "storage_options", None))
+
+
+def open_beside(url: str, other_url: str, other_options: Mapping[str, Any] | None) -> ObjectStore:
+    """The store at a URL, with the options of another URL if both are of one kind. Errors as `open_store`.
+
+    A store of another kind has the credentials of this process's environment.
+    """
+    is_alike = local_directory(url) is None and _kind(url) == _kind(other_url)
+    return open_store(url, other_options if is_alike else None)
 
 
 def _kind(url: str) -> str:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from varvite.changelog.chain.reader import ChainReader
-from varvite.materializer.restore.origin import open_beside
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.job.listing import OpenJob, open_job
-from varvite.storage.object_stores.open import local_directory, open_store
+from varvite.storage.object_stores.open import local_directory, open_beside, open_store
 from varvite.storage.options import kinds
 from varvite.storage.options.declaration import options_of
 from varvite.storage.options.table import read_storage_option
@@ -122,9 +121,12 @@ def open_root(storage_url: str, storage_options: dict[str, Any] | None) -> Objec
     return root
 
 
-def open_place(url: str, storage_options: dict[str, Any] | None) -> ObjectStore:
-    """Open a location of savepoints outside of their job. Raises the errors of `open_root`."""
-    store = open_beside(url, storage_options)
+def open_place(url: str, storage_url: str | None, storage_options: dict[str, Any] | None) -> ObjectStore:
+    """Open a location of savepoints outside of their job. Raises the errors of `open_root`.
+
+    The options are those of the job's storage, or of the location if there is no storage.
+    """
+    store = open_beside(url, storage_url or url, storage_options)
     _check_directory(url, "the location")
     return store
 

@@ -12,12 +12,15 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from benchmarks.harness.servers.gcs import GcsServer
 from tests.spark.conftest import FileStream
 from tests.spark.drivers.varvite_command import command
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order
+from tests.stores.s3_servers import S3Server
 from tests.tidy.pages.doc_blocks import ROOT, blocks_of, commands_of
 from varvite.materializer.commands.cli import main
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.open import open_store
 
 pytestmark = pytest.mark.spark
 
@@ -75,6 +78,39 @@ def test_the_page_runs_from_top_to_bottom(spark: SparkSession, tmp_path: Path) -
     assert sorted((row.tailnum, row.n) for row in counts["flights-2"]) == [("N1", 3), ("N3", 1)]
     commits = [line["batch"] for line in command("checkpoints", "flights", "--storage", f"{tmp_path}/state")]
     assert commits == [1, 0], "batch 1 was executed again on the checkpoint of batch 0"
+
+
+@pytest.mark.long
+@pytest.mark.s3
+@pytest.mark.gcs
+@pytest.mark.fixed_storage
+def test_a_job_moves_to_another_kind_of_storage(
+    spark: SparkSession, tmp_path: Path, moto_server: S3Server, gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3 → Google: the new storage has the job's options, the old one the credentials of the environment."""
+    old_url, options = moto_server.new_location(), gcs_server.storage_options()
+    job = KeyedJob(spark, tmp_path, conf=moto_server.job_conf(old_url))
+    for i in range(3):
+        job.add(("a", i), ("b", 10 * i), (f"key-{i}", i), (None, i))
+    job.run()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", moto_server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", moto_server.secret)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto_server.endpoint_url)
+    [made] = command("savepoint", "create", "job", "move", "--format", "canonical", "--storage", old_url)
+    assert made["batch"] == 2
+    moved = KeyedJob(spark, tmp_path, checkpoint="moved-checkpoint", source="moved-input", backend=BACKENDS["rocksdb"])
+    moved.conf = {
+        "execution.checkpointing.dir": gcs_server.new_location(),
+        "execution.state-recovery.path": f"{old_url}/job/savepoints/move",
+        **{f"storage.option.{name}": str(value) for name, value in options.items()},
+    }
+    moved.model.values = job.model.values
+    for _ in range(2):
+        moved.add(("a", 5), ("b", 6), ("new", 7), (None, 8))
+        moved.run()
+        store = open_store(old_url, moto_server.storage_options())
+        store.delete([meta.name for meta in store.list("")])
+    assert moved.rows() == in_order(moved.expected)
 
 
 @pytest.mark.fixed_storage  # without a changelog its first batch writes files of its own
