@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varvite.storage.errors import CorruptDataError, MissingObjectError
+from varvite.storage.errors import MissingObjectError
 from varvite.storage.format import layout
-from varvite.storage.format.frame import frame, unframe
-from varvite.storage.format.inspection import inspected
+from varvite.storage.format.frame import decode_json, frame, unframe
 
 if TYPE_CHECKING:
     from varvite.storage.clock import Clock, TokenSource
@@ -49,12 +48,9 @@ def encode_request(request: Request) -> bytes:
     return frame(_KIND, _VERSION, msgspec.json.encode(request))
 
 
-def decode_request(data: bytes) -> Request:
-    """The request of a body. Raises `CorruptDataError`, `IncompatibleError`."""
-    try:
-        return msgspec.json.decode(unframe(_KIND, _VERSION, data, layout.REQUEST).header, type=inspected(Request))
-    except msgspec.MsgspecError as error:
-        raise CorruptDataError(f"not a request: {error}; ask again", object_name=layout.REQUEST) from error
+def decode_request(data: bytes, name: str = layout.REQUEST) -> Request:
+    """The request of an object with that name. Raises `CorruptDataError`, `IncompatibleError`."""
+    return decode_json(unframe(_KIND, _VERSION, data, name).header, Request, "the request", name)
 
 
 class DemandWatch:

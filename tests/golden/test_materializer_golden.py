@@ -96,7 +96,7 @@ def test_the_first_golden_request_is_still_read() -> None:
 
 
 def test_what_is_no_request_is_an_error() -> None:
-    with pytest.raises(CorruptDataError, match="not a request"):
+    with pytest.raises(CorruptDataError, match="the request"):
         decode_request(frame(b"MREQ", 2, b'{"created_ms": "soon"}'))
 
 

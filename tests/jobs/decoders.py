@@ -29,6 +29,7 @@ from varvite.changelog.types.factory import parse_type_string
 from varvite.changelog.types.wire import end_of
 from varvite.materializer.restore.spark_files import file_lines, parse_offsets, query_id_of
 from varvite.materializer.savepoints.parquet import read_state
+from varvite.materializer.service.demand import decode_request
 from varvite.materializer.service.sharing import decode_heartbeat
 from varvite.materializer.standby.record import decode_standby
 from varvite.spark_integration.connectors.files import spark_file_log
@@ -129,6 +130,7 @@ DECODERS: dict[str, Decoder] = {
     "segment": Decoder(_files("segment-*"), _segments),
     "image": Decoder(_files("operator-state-*"), _image),
     "standby": Decoder(_files("standby-*"), lambda data: decode_standby(data, NAME)),
+    "request": Decoder(_files("request-*"), lambda data: decode_request(data, NAME)),
     "member": Decoder(_files("member-*"), lambda data: decode_heartbeat(data, NAME)),
     "encrypted object": Decoder(_files("encrypted-*"), _sealed),
     "value": Decoder(_values(), _value),

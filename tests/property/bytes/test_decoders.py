@@ -77,7 +77,7 @@ def test_a_header_that_anybody_may_have_written_is_damage_of_that_object(name: s
 def test_the_framed_objects_are_those_of_the_golden_files() -> None:
     framed = {path for path in DATA.rglob("*") if path.is_file() and path.read_bytes().startswith(MAGIC)}
     others = {path.name for path in framed if not any(path.read_bytes() in d.seeds for d in DECODERS.values())}
-    assert others == {"frame.bin", "request-v1.bin"}  # a container alone; a request, which nobody decodes
+    assert others == {"frame.bin"}  # a container alone
 
 
 ODD_VALUES: dict[str, tuple[Any, bytes]] = {
