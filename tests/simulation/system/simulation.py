@@ -332,7 +332,7 @@ class Simulation:
 def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None]:
     """Spark and threads are simulated ones, and RocksDB, unless `real`."""
 
-    def storage_of_current(_url: str, _options: object) -> SimulatedStore:
+    def storage_of_current(_url: str, _other_url: str, _options: object) -> SimulatedStore:
         task = threads.scheduler().current
         assert task is not None
         return system.store_of(task.process)
