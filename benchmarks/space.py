@@ -35,7 +35,7 @@ PAYLOAD = 300
 """Bytes of an element; random, so that they do not compress away."""
 KEYS = {"elements": 1_000, "sums": 20_000}
 """Sums are small: with fewer keys the whole state would be less than the log that is never worth a fold."""
-MATERIALIZER = {"space_min_bytes": 1 << 20, "collect_ms": 60_000}
+MATERIALIZER = {"space_min_bytes": 128 << 10, "collect_ms": 60_000}
 """Instead of the defaults: the states are small, so that an hour of them takes minutes."""
 ROWS = {"elements": 200, "sums": 1_000}
 """Per second."""
