@@ -88,7 +88,8 @@ class Broker:
         }
         self._config = home / "server.properties"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        number = uuid.uuid4().int >> 1  # so that it begins with a letter: with `-` it would be taken for an option
+        cluster = base64.urlsafe_b64encode(number.to_bytes(16, "big")).rstrip(b"=").decode()
         command = _java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._config))
         subprocess.run(command, check=True, capture_output=True)
 
