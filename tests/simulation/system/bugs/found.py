@@ -160,7 +160,7 @@ FOUND: Final[dict[str, FoundBug]] = {
         Mutation(state_origin, "next_restore", _nothing_chosen, r"does not need its source .*\(I11\)", SAVEPOINTS_GO),
     ),
     "a snapshot was waited for for ever that the job could not adopt since it was set back to an import": FoundBug(
-        117,
+        193,
         Mutation(
             range_materializer, "awaited_of", _files_not_looked_at, r"does not get shorter \(I10\)", OFTEN_SET_BACK
         ),

@@ -55,8 +55,15 @@ def test_a_job_whose_snapshots_are_frequent_adopts_each_before_the_next() -> Non
     new_at_s = [10.0 * n for n in range(1, 60)]
     times = looks(new_at_s, 600)
     late = [min(time_s for time_s in times if time_s >= at_s) - at_s for at_s in new_at_s[:-1]]
-    assert max(late) < 10
-    assert len(times) <= 2.5 * len(new_at_s)
+    assert max(late[1:]) < 2.5
+    assert len(times) <= 5 * len(new_at_s) + 5
+
+
+def test_a_snapshot_is_seen_after_a_fifth_of_the_time_between_two() -> None:
+    new_at_s = [100.0 * n for n in range(1, 30)]
+    times = looks(new_at_s, 3_000)
+    late = [min(time_s for time_s in times if time_s >= at_s) - at_s for at_s in new_at_s[2:-1]]
+    assert max(late) < 25
 
 
 def test_a_job_without_a_materializer_is_looked_at_less_and_less() -> None:
