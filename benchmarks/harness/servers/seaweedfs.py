@@ -33,7 +33,7 @@ def running_seaweedfs(home: Path) -> Generator[str]:
     config.write_text(json.dumps({"identities": [identity]}))
     ports = {f"-{part}.port{kind}={free_port()}" for part in _PARTS for kind in ("", ".grpc")}
     port = free_port()
-    command = [str(PROGRAM), "server", "-s3", f"-dir={home}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+    command = [str(PROGRAM), f"-logdir={home}", "server", "-s3", f"-dir={home}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
                "-master.telemetry=false", "-volume.max=0", "-master.volumeSizeLimitMB=256", *_WITHOUT,
                f"-s3.config={config}", f"-s3.port={port}",
                *(text for text in ports if not text.startswith("-s3.port="))]  # fmt: skip
