@@ -52,7 +52,7 @@ class RecentEntries(PassThroughStore):
     """A job's store with its newest entries in memory; may be used from several threads."""
 
     def __init__(self, inner: ObjectStore, entries: Entries | None = None) -> None:
-        """`inner` is rooted at `<root>/<job>`; `entries` are shared with another store of the same job."""
+        """`inner` is rooted at `<root>/<job>`; `entries` may be added to by others, too."""
         super().__init__(inner)
         self._entries = entries or Entries()
 
@@ -60,17 +60,13 @@ class RecentEntries(PassThroughStore):
         """The same entries in front of another way to the same objects."""
         return RecentEntries(inner, self._entries)
 
-    def keep(self, name: str, data: bytes) -> None:
-        """Keep an entry, which is stored under that name."""
-        self._entries.add(name, data)
-
     def get(self, name: str) -> bytes:
         kept = self._entries.find(name)
         if kept is not None:
             return kept
         data = super().get(name)
         if name.startswith(layout.CHAIN):
-            self.keep(name, data)
+            self._entries.add(name, data)
         return data
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:

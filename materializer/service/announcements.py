@@ -14,11 +14,14 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from varvite.materializer.resources.recent_entries import Entries
+from varvite.storage.format import layout
+
 if TYPE_CHECKING:
     from io import RawIOBase
 
 WAITING_BYTES_MAX: Final = 64 << 20
-"""Limit of the entries that wait to be sent, or to be taken. One that is over it is left out."""
+"""Limit of the entries that wait to be sent. One that is over it is left out."""
 _HEAD: Final = struct.Struct(">QI")
 """Seq, and length of the entry that follows."""
 
@@ -75,8 +78,7 @@ class Announcements:
 
     def __init__(self, pipe: RawIOBase | None = None) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[int, bytes]] = deque()
-        self._waiting_bytes = 0
+        self._entries = Entries()
         self._newest_seq: int | None = None
         self._is_open = pipe is not None
         if pipe is not None:
@@ -90,11 +92,11 @@ class Announcements:
         with self._lock:
             return not self._is_open or self._newest_seq is None or seq <= self._newest_seq
 
-    def take(self) -> list[tuple[int, bytes]]:
-        """The entries that were announced since the last call: seq and body, in order."""
+    def begin(self) -> Entries:
+        """New entries, to which all are added that are announced from now on."""
         with self._lock:
-            taken, self._waiting, self._waiting_bytes = list(self._waiting), deque(), 0
-        return taken
+            self._entries = entries = Entries()
+        return entries
 
     def _run(self, pipe: RawIOBase) -> None:
         with pipe:
@@ -103,16 +105,11 @@ class Announcements:
                 body = _read(pipe, length)
                 if body is None:
                     break
-                self._add(seq, body)
+                with self._lock:
+                    self._entries.add(layout.chain(seq), body)
+                    self._newest_seq = seq
         with self._lock:
             self._is_open = False
-
-    def _add(self, seq: int, body: bytes) -> None:
-        with self._lock:
-            self._newest_seq = seq
-            if self._waiting_bytes + len(body) <= WAITING_BYTES_MAX:
-                self._waiting.append((seq, body))
-                self._waiting_bytes += len(body)
 
 
 def _read(pipe: RawIOBase, length: int) -> bytes | None:

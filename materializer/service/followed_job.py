@@ -16,11 +16,8 @@ from varvite.materializer.resources.bandwidth import ThrottledReads
 from varvite.materializer.resources.interruptible_store import InterruptibleStore
 from varvite.materializer.resources.recent_entries import RecentEntries
 from varvite.materializer.service.retention import Retention
-from varvite.storage.format import layout
 
 if TYPE_CHECKING:
-    from varvite.materializer.fold.chain_view import ChainView
-    from varvite.materializer.service.announcements import Announcements
     from varvite.materializer.service.context import MaterializerContext
     from varvite.storage.format.records import JobRecord
     from varvite.storage.object_stores.contract import ObjectStore
@@ -30,32 +27,22 @@ class FollowedJob(NamedTuple):
     """A job's record, and what works on that job."""
 
     record: JobRecord
-    announcements: Announcements
-    recent: RecentEntries
     chain: ChainFollower
     bases: BaseSizes
     ranges: RangeMaterializer
     retention: Retention
     collector: Collector
 
-    def read(self, *, anew: bool) -> ChainView | None:
-        """Read the chain, beginning with what the driver has announced; as `ChainFollower.read`."""
-        for seq, body in self.announcements.take():
-            self.recent.keep(layout.chain(seq), body)
-        return self.chain.read(anew=anew)
-
 
 def follow(name: str, record: JobRecord, store: ObjectStore, context: MaterializerContext) -> FollowedJob:
     """Begin to follow a job; `store` is rooted at `<root>/<job>`. Nothing is read yet."""
-    recent = RecentEntries(store)
+    announced, grace_s = context.announcements, context.config.grace_ms / 1_000
+    recent = RecentEntries(store, announced.begin())
     bulk = store if context.bandwidth is None else ThrottledReads(store, context.bandwidth)
     reader = ChainReader(InterruptibleStore(recent, context.stop), record.job_id)
     stored = ChainReader(InterruptibleStore(store, context.stop), record.job_id)
-    announced, grace_s = context.announcements, context.config.grace_ms / 1_000
     return FollowedJob(
         record,
-        announced,
-        recent,
         ChainFollower(reader, record.max_parallelism, context.clock, announced.may_exist),
         BaseSizes(stored.store, record.job_id),
         RangeMaterializer(name, record.job_id, InterruptibleStore(recent.above(bulk), context.stop), context),

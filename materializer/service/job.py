@@ -166,13 +166,12 @@ class JobMaterializer:
         self._context.stop.check()
         triggers = [(work, self._trigger_of(work, chain, on_demand=on_demand)) for work in works]
         due_works = [(work, trigger) for work, trigger in triggers if trigger is not None]
-        if due_works:
-            is_known, is_there = self._try(Step.FOLLOW, self._is_there, on_demand=on_demand)
-            if not is_there:
+        if due_works and chain.final is not None:
+            is_known, confirmed = self._try(Step.FOLLOW, self._confirmed, on_demand=on_demand)
+            if confirmed is None:
                 return is_known
-        for work, trigger in due_works:
-            if chain.final is not None:
-                self._begin(work, chain.final, trigger)
+            for work, trigger in due_works:
+                self._begin(confirmed, work, chain.final, trigger)
         ok = not wait_for_ranges or self._settle(wait_for_ranges=True)
         awaited = {work.key for work in works if self._is_awaited(work)}
         self._status.followed(chain, works, self._schedules, awaited)
@@ -201,7 +200,7 @@ class JobMaterializer:
                 return None
             self._followed = follow(self._name, record, self._uninterruptible, self._context)
         try:
-            chain = self._followed.read(anew=anew)
+            chain = self._followed.chain.read(anew=anew)
         except RetryableError:
             raise
         except VarviteError:
@@ -238,15 +237,15 @@ class JobMaterializer:
             self._report(Waiting(job=self._name, time_ms=self._wall_ms(), message=message))
         self._message = message
 
-    def _is_there(self) -> bool:
-        """Does the job still exist? Asked before anything is written for it; if not, it is not followed any more."""
-        if self._followed is None or not self._followed.chain.is_there():
+    def _confirmed(self) -> FollowedJob | None:
+        """The followed job, if it still exists; else none is followed any more. Before anything is written for it."""
+        if self._followed is not None and not self._followed.chain.is_there():
             self._followed = None
-        return self._followed is not None
+        return self._followed
 
     def _beat(self) -> None:
         now_ms = self._context.now_ms()
-        if self._membership is not None and self._membership.is_due(now_ms) and self._is_there():
+        if self._membership is not None and self._membership.is_due(now_ms) and self._confirmed():
             self._membership = beat(self._store, self._membership, now_ms)
 
     def _look_for_requests(self) -> None:
@@ -287,12 +286,10 @@ class JobMaterializer:
             return None
         return trigger
 
-    def _begin(self, work: RangeWork, final: CommitView, trigger: Trigger) -> None:
+    def _begin(self, followed: FollowedJob, work: RangeWork, final: CommitView, trigger: Trigger) -> None:
         """Hand a range to the pool."""
-        if self._followed is None:
-            return
         self._context.metrics.started(self._name, work.key)
-        future = self._pool.submit(self._followed.ranges.materialize, work, final, trigger)
+        future = self._pool.submit(followed.ranges.materialize, work, final, trigger)
         self._running[work.key] = _Running(work, final.view.needs_from, future)
 
     def _is_awaited(self, work: RangeWork) -> bool:
@@ -395,18 +392,19 @@ class JobMaterializer:
 
     def _collect(self, chain: ChainView | None) -> bool:
         """Delete the garbage; False if the retention by time could not create a pin that is due."""
-        if not self._is_there() or self._followed is None:
+        followed = self._confirmed()
+        if followed is None:
             return True
         started_ms = self._context.now_ms()
         self._collection = self._collection.collected(started_ms)
-        kept = chain is None or self._retain(self._followed.retention, chain.newest.commit)
+        kept = chain is None or self._retain(followed.retention, chain.newest.commit)
         # A fold of this process whose log is deleted would fail, and begin anew with a longer log.
-        report = self._followed.collector.collect(
+        report = followed.collector.collect(
             keep_from=min((running.needs_from for running in self._running.values()), default=None)
         )
-        source = self._followed.record.cloned_from
+        source = followed.record.cloned_from
         if source is not None and not report.shares and not self._released:
-            release_clone(self._context.config.job_store(self._root, source), self._followed.record.job_id)
+            release_clone(self._context.config.job_store(self._root, source), followed.record.job_id)
             self._released = True
         if report.deleted:
             self._report(

@@ -20,7 +20,7 @@ from typing import Any
 from tests.simulation.system.bugs.script import Outcome
 from tests.simulation.system.scheduler import BEGIN_MS, Process, Scheduler, Task
 from varvite.storage.errors import DidNotHappenError, MayHaveHappenedError, MissingObjectError
-from varvite.storage.object_stores.contract import ObjectMeta, truncated
+from varvite.storage.object_stores.contract import ObjectMeta, range_of
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,7 @@ class Disk:
         return found[0]
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        data = self.get(name)
-        if offset + length > len(data):
-            raise truncated(name, offset, length, max(0, len(data) - offset))
-        return data[offset : offset + length]
+        return range_of(self.get(name), name, offset, length)
 
     def put(self, name: str, data: bytes) -> None:
         self.objects[name] = (bytes(data), BEGIN_MS / 1000 + self._scheduler.now_s)

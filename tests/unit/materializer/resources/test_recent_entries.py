@@ -26,8 +26,9 @@ def test_an_entry_is_fetched_once_whoever_reads_it() -> None:
 
 
 def test_an_entry_that_was_announced_is_not_fetched() -> None:
-    recent = RecentEntries(MemoryStore())
-    recent.keep(layout.chain(7), b"entry")
+    entries = Entries()
+    recent = RecentEntries(MemoryStore(), entries)
+    entries.add(layout.chain(7), b"entry")
     assert recent.get(layout.chain(7)) == b"entry"
 
 

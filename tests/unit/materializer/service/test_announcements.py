@@ -5,32 +5,51 @@ from __future__ import annotations
 import os
 import threading
 from io import FileIO
+from typing import TYPE_CHECKING
 
 from tests.workers.state_worker_setup import eventually
 from varvite.materializer.service.announcements import WAITING_BYTES_MAX, Announcements, Announcer
+from varvite.storage.format import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varvite.materializer.resources.recent_entries import Entries
 
 PATIENCE_S = 30.0
 
 
-def arrived(announcements: Announcements, count: int) -> list[tuple[int, bytes]]:
-    """So many entries, once they are there."""
-    entries: list[tuple[int, bytes]] = []
+def arrived(entries: Entries, seqs: Sequence[int]) -> list[tuple[int, bytes]]:
+    """These entries, once they are there."""
 
-    def are_there() -> bool:
-        entries.extend(announcements.take())
-        return len(entries) >= count
+    def found() -> list[tuple[int, bytes | None]]:
+        return [(seq, entries.find(layout.chain(seq))) for seq in seqs]
 
-    assert eventually(are_there, PATIENCE_S)
-    return entries
+    assert eventually(lambda: all(body is not None for _, body in found()), PATIENCE_S)
+    return [(seq, body) for seq, body in found() if body is not None]
 
 
-def test_entries_arrive_whole_and_in_order() -> None:
+def test_entries_arrive_whole() -> None:
     reading, writing = os.pipe()
     announcer, announcements = Announcer(writing), Announcements(FileIO(reading))
+    entries = announcements.begin()
     sent = [(seq, os.urandom(size)) for seq, size in enumerate((10, 0, 300_000, 1), 5)]
     for seq, body in sent:
         announcer.announce(seq, body)
-    assert arrived(announcements, len(sent)) == sent
+    assert arrived(entries, [seq for seq, _ in sent]) == sent
+    announcer.close()
+
+
+def test_entries_of_an_earlier_job_are_not_among_those_of_the_next() -> None:
+    reading, writing = os.pipe()
+    announcer, announcements = Announcer(writing), Announcements(FileIO(reading))
+    before = announcements.begin()
+    announcer.announce(5, b"before")
+    assert arrived(before, [5]) == [(5, b"before")]
+    after = announcements.begin()
+    announcer.announce(6, b"after")
+    assert arrived(after, [6]) == [(6, b"after")]
+    assert after.find(layout.chain(5)) is None
     announcer.close()
 
 
@@ -47,7 +66,7 @@ def test_while_the_driver_announces_no_later_entry_is_worth_a_request() -> None:
 
 def test_without_a_pipe_any_entry_may_exist() -> None:
     assert Announcements().may_exist(1)
-    assert Announcements().take() == []
+    assert Announcements().begin().find(layout.chain(1)) is None
 
 
 def test_a_materializer_that_does_not_read_holds_up_nobody() -> None:
@@ -64,14 +83,14 @@ def test_a_materializer_that_does_not_read_holds_up_nobody() -> None:
 
 def test_announcements_from_several_threads_are_not_mixed() -> None:
     reading, writing = os.pipe()
-    announcer, announcements = Announcer(writing), Announcements(FileIO(reading))
+    announcer, entries = Announcer(writing), Announcements(FileIO(reading)).begin()
 
     def announce(number: int) -> None:
-        for _ in range(20):
-            announcer.announce(number, bytes([number]) * 10_000)
+        for seq in range(20 * number, 20 * (number + 1)):
+            announcer.announce(seq, bytes([seq]) * 10_000)
 
     threads = [threading.Thread(target=announce, args=(number,)) for number in range(1, 4)]
     for thread in threads:
         thread.start()
-    assert all(body == bytes([seq]) * 10_000 for seq, body in arrived(announcements, 60))
+    assert all(body == bytes([seq]) * 10_000 for seq, body in arrived(entries, range(20, 80)))
     announcer.close()
