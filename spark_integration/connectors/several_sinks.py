@@ -42,6 +42,7 @@ class SeveralSinks(JobSink):
 
     def __init__(self, sinks: Iterable[Sink]) -> None:
         self._outputs = in_order((None, sink) for sink in sinks)
+        self.brings_rows_to_driver = all(sink.brings_rows_to_driver for sink in self.sinks)
 
     @property
     def sinks(self) -> list[Sink]:
@@ -109,6 +110,7 @@ class OutputSinks(SeveralSinks):
             for output, sink in sinks
             for each in (sink.sinks if isinstance(sink, SeveralSinks) else [sink])
         )
+        self.brings_rows_to_driver = all(sink.brings_rows_to_driver for sink in self.sinks)
 
     def _rows_of(self, rows: DataFrame | pa.Table, output: int | None) -> DataFrame | pa.Table:
         return table_of_output(rows, output) if isinstance(rows, pa.Table) else rows_of_output(rows, output)

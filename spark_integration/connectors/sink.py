@@ -43,6 +43,10 @@ _log: Final = logging.getLogger(__name__)
 class Sink(ABC):
     """Takes the output of a query, batch by batch; used by one thread at a time."""
 
+    brings_rows_to_driver: bool = False
+    """Does `write` bring all rows to the driver? Then a large batch, too, comes by `write_table` if the driver has room
+    for it, which saves a Spark job and a cache."""
+
     @property
     def repeated_batch(self) -> RepeatedBatch:
         """The fate of a batch that is written again. By default what `last_committed` implies."""
@@ -87,7 +91,7 @@ class Sink(ABC):
         """
 
     def write_table(self, table: pa.Table, commit: SinkCommit) -> None:
-        """Write the output of a small batch, which is in the driver already; otherwise as `write`.
+        """Write the output of a batch that is in the driver already; otherwise as `write`.
 
         By default the rows become a DataFrame for `write`. A sink that writes without Spark takes the table itself.
 

@@ -5,6 +5,7 @@ writer), I11 (no silent start).
 
 | module | owns |
 |---|---|
+| `answer_size` | the decision if rows come to the driver with the summaries |
 | `arrow_batch_limit` | the limit of Arrow batches in bytes, where rows are small |
 | `batch_commit` | requests of a batch and its commit, without Spark; shared with the harness |
 | `batch_executor` | attempts of a batch: all operators, one after another |

@@ -12,21 +12,27 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark import accumulators
 
+from varvite.spark_integration.connectors.output.rows import estimated_bytes
+from varvite.spark_integration.connectors.output.table import output_table
+from varvite.spark_integration.driver.answer_size import PastAnswers
 from varvite.spark_integration.driver.arrow_batch_limit import ArrowBatchLimit
 from varvite.spark_integration.driver.operator_executor import (
     LOCAL_LEVEL,
     MULTI_EXECUTOR_LEVEL,
+    RESULT_LIMIT,
+    BatchRedoError,
     OperatorExecutor,
     OperatorResult,
     chained_rows,
     check_executed,
+    collected_partitions,
     winner_rows,
 )
 from varvite.spark_integration.driver.operator_requests import operator_request
 from varvite.spark_integration.driver.placement.anchors import Anchors
 from varvite.spark_integration.driver.placement.decision import is_one_process
 from varvite.spark_integration.driver.small_batches.executor import SmallBatches
-from varvite.spark_integration.driver.small_batches.way import SPARKS, Way
+from varvite.spark_integration.driver.small_batches.way import SPARKS, Way, is_carried
 from varvite.spark_integration.elements.side_by_side import rows_of_output
 from varvite.spark_integration.functions.pickling import ship
 from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
@@ -48,8 +54,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from varvite.spark_integration.connectors.heartbeats.heartbeat import InputRows
+    from varvite.spark_integration.driver.operator_executor import TableResult
     from varvite.spark_integration.driver.placement.standbys import StandbyCopies
-    from varvite.spark_integration.driver.small_batches.executor import TableResult
     from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
     from varvite.spark_integration.messages.protocol import BatchRequest, OperatorRequest
     from varvite.spark_integration.plan.job import JobPlan
@@ -113,13 +119,21 @@ def add_accumulated(context: SparkContext, accumulated: Sequence[bytes]) -> None
 class BatchExecutor:
     """Executes attempts of batches. `prepare` is called first, `release` after each batch, `close` at the end."""
 
-    def __init__(self, spark: SparkSession, plan: JobPlan, copies: Callable[[], StandbyCopies]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: JobPlan,
+        copies: Callable[[], StandbyCopies],
+        *,
+        brings_rows_to_driver: bool = False,
+    ) -> None:
         """Ships the functions.
 
         Args:
             spark: The user's session.
             plan: The job.
             copies: Returns the copies that standbys have; called whenever partitions are placed.
+            brings_rows_to_driver: See `Sink.brings_rows_to_driver`.
         """
         self._spark = spark
         self._plan = plan
@@ -128,6 +142,9 @@ class BatchExecutor:
         self._inbox: SegmentInbox | None = None
         if plan.operators and plan.config.changelog_enabled:
             self._inbox = SegmentInbox.open(getattr(spark.sparkContext, "_temp_dir", None))  # which goes with the JVM
+        # Values of other types come to the sink by Spark alone.
+        self._may_collect = brings_rows_to_driver and all(is_carried(f.dataType) for f in plan.output_schema.fields)
+        self._past_answers = PastAnswers()
         self._combining = MapSideCombining()
         self._anchors: Anchors | None = None
         self._batch_limit: ArrowBatchLimit | None = None
@@ -202,13 +219,20 @@ class BatchExecutor:
     def output_rows(self, results: Sequence[OperatorResult | TableResult]) -> DataFrame | pa.Table:
         """The rows for the sink, of the attempt that has these results; see `winner_rows`."""
         if self._output_table is not None:
+            self._past_answers = self._past_answers.after(self._output_table.nbytes)
             return self._output_table
-        if results:
-            last: Any = results[-1]
-            return winner_rows(last, self._plan.output_schema)
-        if self._prepared_rows is None:
-            raise InvariantError("no attempt was made yet")
-        return self._prepared_rows
+        if not results:
+            if self._prepared_rows is None:
+                raise InvariantError("no attempt was made yet")
+            self._note_size(self._prepared_rows)
+            return self._prepared_rows
+        last: Any = results[-1]
+        self._note_size(last.answer)
+        return winner_rows(last, self._plan.output_schema)
+
+    def _note_size(self, cached: DataFrame) -> None:
+        if self._may_collect:
+            self._past_answers = self._past_answers.after(estimated_bytes(cached))
 
     def learn(self, summaries: Sequence[OperatorSummaries]) -> None:
         """Adapt the next batch to a batch that has ended."""
@@ -281,17 +305,17 @@ class BatchExecutor:
 
     def _run(
         self, rows: DataFrame, requests: Sequence[BatchRequest], reports: AttemptAccumulators
-    ) -> list[OperatorResult]:
+    ) -> list[OperatorResult | TableResult]:
         if self._operator_executor is None:
             raise InvariantError("the session of the stream is not prepared")
-        results: list[OperatorResult] = []
+        comes_to_driver = self._may_collect and self._past_answers.is_next_small
         if any(plan.input is not None and plan.input.preparation is not None for plan in self._plan.operators):
             rows = self._operator_executor.keep(rows)
-        prepared = self._apply_preparation(rows, self._chain_place(), reports, is_whole=not self._plan.operators)
+        is_whole = not self._plan.operators and not comes_to_driver
+        prepared = self._apply_preparation(rows, self._chain_place(), reports, is_whole=is_whole)
         if not self._plan.operators:
-            cached, self._input_rows = self._operator_executor.cache(prepared)
-            self._prepared_rows = without_failures(cached)
-            raise_failures(reports.failures.value)
+            self._run_without_operators(prepared, reports, comes_to_driver=comes_to_driver)
+        results: list[OperatorResult] = []
         for plan, request in zip(self._plan.operators, requests, strict=True):
             if plan.input is not None:
                 read = self._met(plan.input, rows, results, reports)
@@ -299,12 +323,47 @@ class BatchExecutor:
                 read = chained_rows(results[-1]) if results else prepared
             if plan.initial_state is not None and request.base == ORIGIN:
                 read = plan.initial_state.united_with(read)
+            task = plan, read, request, self._functions[plan.uid], reports.executions
             try:
-                result = self._operator_executor.run(plan, read, request, self._functions[plan.uid], reports.executions)
+                if comes_to_driver and plan is self._plan.operators[-1]:
+                    with self._room_in_driver():
+                        collected = self._operator_executor.run_to_driver(*task)
+                    self._output_table = output_table(self._plan.output_schema, collected.rows)
+                    return [*results, collected]
+                results.append(self._operator_executor.run(*task))
             finally:
                 raise_failures(reports.failures.value)
-            results.append(result)
-        return results
+        return [*results]
+
+    def _run_without_operators(
+        self, prepared: DataFrame, reports: AttemptAccumulators, *, comes_to_driver: bool
+    ) -> None:
+        """Execute the functions of a job without operators."""
+        assert self._operator_executor is not None  # noqa: S101  `_run` has it
+        try:
+            if comes_to_driver:
+                with self._room_in_driver():
+                    partitions = collected_partitions(prepared)
+                self._output_table = output_table(self._plan.output_schema, partitions)
+                self._input_rows = self._output_table.num_rows
+            else:
+                cached, self._input_rows = self._operator_executor.cache(prepared)
+                self._prepared_rows = without_failures(cached)
+        finally:
+            raise_failures(reports.failures.value)
+
+    @contextmanager
+    def _room_in_driver(self) -> Iterator[None]:
+        """Collect rows within it. Raises `BatchRedoError` if they are more than the driver takes."""
+        try:
+            yield
+        except Exception as error:
+            if RESULT_LIMIT not in str(error):
+                raise
+            self._past_answers = self._past_answers.after_refusal()
+            raise BatchRedoError(
+                f"the rows for the sink are more than {RESULT_LIMIT}; the batch is executed again, and they are cached"
+            ) from error
 
     def _met(
         self, read: OperatorInput, rows: DataFrame, results: Sequence[OperatorResult], reports: AttemptAccumulators

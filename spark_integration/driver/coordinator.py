@@ -99,7 +99,9 @@ class Coordinator:
         self._clock = clock
         self._tokens = tokens
         self._services = JobServices(plan, self._run, clock, statistics or StatisticsLog())
-        self._executor = BatchExecutor(spark, plan, self._services.copies)
+        self._executor = BatchExecutor(
+            spark, plan, self._services.copies, brings_rows_to_driver=sink.brings_rows_to_driver
+        )
         self._committer = BatchCommitter(self._run, plan, self._executor.operator_requests(self._run.record))
         self._progress = start.progress
         self._watermark = SparkWatermark(self._progress.query) if plan.is_spark_watermark else None

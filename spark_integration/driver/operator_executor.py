@@ -1,4 +1,4 @@
-"""Executes one operator on a batch in Spark: key, shuffle, pump, cache, collect the summaries.
+"""Executes one operator on a batch in Spark: key, shuffle, pump, cache, collect the summaries or all rows.
 
 Invariants: I2 (exactly one summary per partition; output rows are filtered by the winners' row tags, and a row of any
 other attempt fails the query), I3 (an attempt that fails is thrown away as a whole).
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import StorageLevel
-from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
 from varvite.changelog.commit.batch_result import by_operator
 from varvite.spark_integration.elements.arrow_rows import quoted
@@ -36,6 +35,7 @@ from varvite.storage.errors import DidNotHappenError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -49,9 +49,13 @@ if TYPE_CHECKING:
 
 MULTI_EXECUTOR_LEVEL: Final = StorageLevel.MEMORY_AND_DISK_2
 LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
+RESULT_LIMIT: Final = "spark.driver.maxResultSize"
+"""In the message of Spark for results that are larger than the driver takes."""
 LIST_LENGTH_MIN: Final = 16
 """IN lists are padded to this length. Above `spark.sql.optimizer.inSetConversionThreshold` (10) they are data; below it
 they are generated code, which is compiled anew for each batch."""
+
+_PARTITION_ID: Final = f"spark_partition_id() AS {PARTITION_COLUMN}"
 
 
 class BatchRedoError(DidNotHappenError):
@@ -64,6 +68,14 @@ class OperatorResult:
 
     summaries: OperatorSummaries
     answer: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class TableResult:
+    """The answer of an operator that is in the driver: one summary per partition, in order, and the rows of each."""
+
+    summaries: OperatorSummaries
+    rows: tuple[tuple[pa.RecordBatch, ...], ...]
 
 
 def keyed_input(
@@ -132,7 +144,7 @@ class OperatorExecutor:
         function: ShippedFunction,
         executed: Accumulator[list[ExecutionNote]],
     ) -> OperatorResult:
-        """Execute one operator.
+        """Execute one operator, and keep its rows.
 
         Args:
             plan: The operator.
@@ -146,6 +158,48 @@ class OperatorExecutor:
             BatchRedoError: not exactly one summary per partition, a cached block of the operator before was lost and
                 made anew, or not the same broadcast rows everywhere.
         """
+        answer = self._persist(self._answer(plan, rows, request, function, executed), request.operator.parallelism)
+        # As Arrow: `collect` pickles, which takes twice as long for summaries that hold large segments.
+        summaries = answer.where(f"{SUMMARY_COLUMN} IS NOT NULL").selectExpr(SUMMARY_COLUMN)
+        encoded: list[Any] = [row.as_buffer() for batch in _collected(summaries, request) for row in batch.column(0)]
+        return OperatorResult(checked_answers(decode_summaries(encoded), request, self._inbox), answer)
+
+    def run_to_driver(
+        self,
+        plan: OperatorPlan,
+        rows: DataFrame,
+        request: BatchRequest,
+        function: ShippedFunction,
+        executed: Accumulator[list[ExecutionNote]],
+    ) -> TableResult:
+        """Execute one operator, and bring its rows to the driver together with the summaries: in one job, no cache.
+
+        Spark takes one attempt of each task, so rows and summary of a partition are of the same one (I2).
+
+        Args:
+            plan: The operator.
+            rows: Its input.
+            request: The request to every task.
+            function: The user's function.
+            executed: As for `run`.
+
+        Raises:
+            UserErrorRaised: the user's function raised.
+            BatchRedoError: As `run`.
+        """
+        batches = _collected(self._answer(plan, rows, request, function, executed), request)
+        encoded, partitions = split_answers(batches)
+        return TableResult(checked_answers(decode_summaries(encoded), request, self._inbox), partitions)
+
+    def _answer(
+        self,
+        plan: OperatorPlan,
+        rows: DataFrame,
+        request: BatchRequest,
+        function: ShippedFunction,
+        executed: Accumulator[list[ExecutionNote]],
+    ) -> DataFrame:
+        """The output rows and the summaries of an operator, executed when they are read."""
         columns_read: Sequence[str] = ("*",)
         if plan.prepare is not None:
             way = self._combining.way(plan.uid)
@@ -165,8 +219,7 @@ class OperatorExecutor:
         else:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor, in_order)
         pump = Pump(encode_message(request), function, executed)
-        answer = self._persist(map_in_arrow(keyed, pump, answer_struct(plan.output_schema)), parallelism)
-        return OperatorResult(checked_answers(self._collect(answer, request), request, self._inbox), answer)
+        return map_in_arrow(keyed, pump, answer_struct(plan.output_schema))
 
     def cache(self, rows: DataFrame) -> tuple[DataFrame, int]:
         """Execute and keep rows that no operator reads; returns their number, too."""
@@ -192,7 +245,7 @@ class OperatorExecutor:
         driver.
         """
         if self._has_copies:
-            rows = rows.withColumn(PARTITION_COLUMN, F.spark_partition_id())
+            rows = rows.selectExpr("*", _PARTITION_ID)
             if partitions is None:
                 rows = rows.repartition(PARTITION_COLUMN)
             else:
@@ -202,22 +255,60 @@ class OperatorExecutor:
         self._cached.append(cached)
         return cached
 
-    @staticmethod
-    def _collect(answer: DataFrame, request: BatchRequest) -> list[Summary]:
-        try:
-            # As Arrow: `collect` pickles, which takes twice as long for summaries that hold large segments.
-            rows = answer.where(f"{SUMMARY_COLUMN} IS NOT NULL").selectExpr(SUMMARY_COLUMN).toArrow()
-        except Exception as error:
-            if LOST_BLOCK not in str(error):
-                raise
-            raise BatchRedoError(
-                "a cached block of the operator before was lost and its partition executed again; the batch is "
-                "executed again",
-                operator=request.operator.operator,
-                batch=request.batch,
-                epoch=request.epoch,
-            ) from error
-        return decode_summaries([row.as_buffer() for row in rows.column(0)])
+
+def _collected(rows: DataFrame, request: BatchRequest) -> list[pa.RecordBatch]:
+    """The rows, in the order of their partitions; no batch has rows of two."""
+    try:
+        return collected_batches(rows)
+    except Exception as error:
+        if LOST_BLOCK not in str(error):
+            raise
+        raise BatchRedoError(
+            "a cached block of the operator before was lost and its partition executed again; the batch is "
+            "executed again",
+            operator=request.operator.operator,
+            batch=request.batch,
+            epoch=request.epoch,
+        ) from error
+
+
+def collected_batches(rows: Any) -> list[pa.RecordBatch]:
+    """The rows of a DataFrame as Spark sends them to a `mapInArrow`, in the order of their partitions."""
+    batches: list[pa.RecordBatch] = rows._collect_as_arrow()  # noqa: SLF001  `toArrow` changes time zones
+    return batches
+
+
+def collected_partitions(rows: DataFrame) -> list[list[pa.RecordBatch]]:
+    """The rows of a DataFrame in the driver, by its partitions; those without rows at the end are left out."""
+    partitions: list[list[pa.RecordBatch]] = []
+    for batch in collected_batches(rows.selectExpr("*", _PARTITION_ID)):
+        number = batch.column(PARTITION_COLUMN)[0].as_py()
+        partitions.extend([] for _ in range(len(partitions), number + 1))
+        partitions[number].append(batch)
+    return partitions
+
+
+def split_answers(
+    batches: Sequence[pa.RecordBatch],
+) -> tuple[list[Any], tuple[tuple[pa.RecordBatch, ...], ...]]:
+    """The encoded summaries, and the output rows of each partition. The summary is a partition's last row.
+
+    Args:
+        batches: Answers of all partitions, one after another; no batch has rows of two.
+    """
+    encoded: list[Any] = []
+    partitions: list[tuple[pa.RecordBatch, ...]] = []
+    rows: list[pa.RecordBatch] = []
+    for batch in batches:
+        summaries = batch.column(SUMMARY_COLUMN)
+        is_last = batch.num_rows > summaries.null_count
+        if batch.num_rows > is_last:
+            rows.append(batch.slice(0, batch.num_rows - is_last))
+        if is_last:
+            encoded.append(summaries[-1].as_buffer())
+            partitions.append(tuple(rows))
+            rows = []
+    return encoded, tuple(partitions)
 
 
 def checked_answers(summaries: list[Summary], request: BatchRequest, inbox: SegmentInbox | None) -> OperatorSummaries:

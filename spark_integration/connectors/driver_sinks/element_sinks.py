@@ -65,6 +65,8 @@ def printed_text(elements: ElementType) -> Callable[[Any], str]:
 class PrintSink(Sink):
     """Prints every element as a line to the driver's standard output."""
 
+    brings_rows_to_driver = True
+
     def __init__(self, elements: ElementType, identifier: str | None) -> None:
         self._elements = elements
         self._text = printed_text(elements)
@@ -94,6 +96,8 @@ class PrintSink(Sink):
 
 class CollectSink(Sink):
     """Hands batches of elements to one reader; waits while the reader is `BATCHES_MAX` batches behind."""
+
+    brings_rows_to_driver = True
 
     def __init__(self, elements: ElementType) -> None:
         self._elements = elements

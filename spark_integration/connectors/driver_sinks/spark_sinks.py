@@ -67,6 +67,8 @@ class MemorySink(Sink):
         InvalidRequestError: A name that no view can have, or an option.
     """
 
+    brings_rows_to_driver = True
+
     def __init__(self, session: SparkSession, name: str, options: Mapping[str, Any]) -> None:
         _refuse(MEMORY, options, "none")
         if not _VIEW.fullmatch(name):

@@ -56,6 +56,8 @@ class KafkaSink(Sink):
         InvalidRequestError: A setting that does not fit.
     """
 
+    brings_rows_to_driver = True
+
     def __init__(
         self,
         servers: str,

@@ -236,6 +236,8 @@ class RowOf:
 class JdbcSink(ElementSink):
     """Executes a statement for each element; made by `sink`."""
 
+    brings_rows_to_driver = True
+
     title = "JdbcSink"
 
     def __init__(

@@ -158,6 +158,8 @@ def table_settings(
 class TableSink(Sink):
     """Writes each batch in one transaction with its commit. A kind of table implements the abstract methods."""
 
+    brings_rows_to_driver = True
+
     settings: TableSettings
 
     def __init__(self, settings: TableSettings) -> None:

@@ -17,7 +17,13 @@ from pyspark.errors import PySparkException
 from varvite.spark_integration.connectors.heartbeats.heartbeat import HEARTBEAT_COLUMN
 from varvite.spark_integration.connectors.output.table import output_table
 from varvite.spark_integration.connectors.running_query import RunningQuery
-from varvite.spark_integration.driver.operator_executor import BatchRedoError, checked_answers, key_group_of
+from varvite.spark_integration.driver.operator_executor import (
+    RESULT_LIMIT,
+    BatchRedoError,
+    TableResult,
+    checked_answers,
+    key_group_of,
+)
 from varvite.spark_integration.driver.placement.decision import is_one_process
 from varvite.spark_integration.driver.small_batches.batch_size import BatchSizes
 from varvite.spark_integration.driver.small_batches.partition_split import by_partition, in_order_of_time
@@ -53,18 +59,8 @@ if TYPE_CHECKING:
     from varvite.spark_integration.transport.segment_inbox import SegmentInbox
 
 _log: Final = logging.getLogger(__name__)
-RESULT_LIMIT: Final = "spark.driver.maxResultSize"
-"""In the message of Spark for results that are larger than the driver takes."""
 # The last two: what py4j and PySpark raise when a class or a method is not there.
 _NOT_AS_KNOWN: Final = (Py4JError, PySparkException, TypeError, AttributeError)
-
-
-@dataclass(frozen=True, slots=True)
-class TableResult:
-    """The answer of an operator: one summary per partition, in order, and the output rows of each."""
-
-    summaries: OperatorSummaries
-    rows: tuple[tuple[pa.RecordBatch, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from varvite.spark_integration.connectors.output.table import frame_of
 from varvite.spark_integration.driver.arrow_batch_limit import MAX_RECORDS
+from varvite.spark_integration.driver.operator_executor import collected_batches
 from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
 
 if TYPE_CHECKING:
@@ -61,9 +62,7 @@ class BoundedReader:
         selected = self._project(self._expressions(tuple(columns)), inner.queryExecution().logical())
         # In one piece: Spark analyses it once, and has parsed the expressions in the batch before.
         limit = self._local_limit(self._literal.apply(rows_max + 1), selected)
-        limited: Any = DataFrame(self._planned(limit), self._session)
-        batches: list[pa.RecordBatch] = limited._collect_as_arrow()  # noqa: SLF001  `toArrow` changes time zones
-        return batches
+        return collected_batches(DataFrame(self._planned(limit), self._session))
 
     def _planned(self, logical: Any) -> Any:
         """The `Dataset` of a plan, with its physical plan.

@@ -1,4 +1,7 @@
-"""A batch gives the same rows and the same state by either way: in the driver if it is small, or by Spark's tasks."""
+"""A batch gives the same rows and the same state by either way: in the driver if it is small, or by Spark's tasks.
+
+By the second way the rows are cached for the sink, or come to the driver with the summaries.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.fixed_storage]
 Rows = list[tuple[Any, ...]]
 RUNNING = "k string, n bigint, total bigint"
 DRIVER, TASKS = "driver", "spark"
+COLLECTED = "collected"
+"""Spark's tasks, for a sink that brings all rows to the driver."""
 
 
 class Kept(Sink):
     """Keeps the rows of each batch, and by which method they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, brings_rows_to_driver: bool = False) -> None:
+        self.brings_rows_to_driver = brings_rows_to_driver
         self.batches: dict[int, Rows] = {}
         self.tables = 0
         self.is_local: bool | None = None
@@ -65,7 +71,7 @@ class Program:
     def __post_init__(self) -> None:
         self.directory.mkdir()
         self.stream = FileStream(self.spark, self.directory / "input", "k string, v long, at timestamp")
-        self.sink = Kept()
+        self.sink = Kept(brings_rows_to_driver=self.way == COLLECTED)
         self.query: VarviteStreamingQuery | None = None
         self.env = self.environment()
 
@@ -88,6 +94,11 @@ class Program:
         self.query = writer.option("checkpointLocation", str(self.directory / "checkpoint")).start()
         self.query.awaitTermination()
         return [rows for _, rows in sorted(self.sink.batches.items())]
+
+    @property
+    def way_of_batches(self) -> str:
+        """As statistics have it."""
+        return DRIVER if self.way == DRIVER else TASKS
 
     def ways(self) -> list[str]:
         assert self.query is not None
@@ -114,18 +125,20 @@ def _sources(spark: SparkSession) -> None:
 def both_ways(
     spark: SparkSession, directory: Path, build: Callable[[DataStream], Any], state: str | None
 ) -> list[Rows]:
-    """Run a program by both ways, the second half after a restart; both are equal."""
-    programs = [Program(spark, directory / way, way) for way in (DRIVER, TASKS)]
+    """Run a program by both ways, the second half after a restart; all are equal."""
+    programs = [Program(spark, directory / way, way) for way in (DRIVER, TASKS, COLLECTED)]
     for program in programs:
         for batches in (BATCHES[:2], BATCHES[2:]):
             for batch in batches:
                 program.add(*batch)
             program.run(build)
-            assert set(program.ways()) == {program.way}
-    driver, tasks = programs
-    assert driver.sink.rows() == tasks.sink.rows()
-    assert state is None or driver.state(state) == tasks.state(state) != []
+            assert set(program.ways()) == {program.way_of_batches}
+    driver, tasks, collected = programs
+    assert driver.sink.rows() == tasks.sink.rows() == collected.sink.rows()
+    assert state is None or driver.state(state) == tasks.state(state) == collected.state(state) != []
     assert (driver.sink.tables, tasks.sink.tables) == (len(driver.sink.batches), 0)
+    if len(collected.sink.batches) == len(BATCHES):  # otherwise each batch may be of a run of its own
+        assert collected.sink.tables == len(BATCHES) - 2, "nothing is known of a run's first batch"
     assert (driver.sink.is_local, tasks.sink.is_local) == (True, False)
     return [rows for _, rows in sorted(driver.sink.batches.items())]
 
@@ -243,12 +256,14 @@ def test_a_batch_has_the_session_of_its_query(spark: SparkSession, tmp_path: Pat
 
 def test_a_job_without_state(spark: SparkSession, tmp_path: Path) -> None:
     found = []
-    for way in (DRIVER, TASKS):
+    for way in (DRIVER, TASKS, COLLECTED):
         program = Program(spark, tmp_path / way, way)
-        program.add(*BATCHES[0])
+        for batch in BATCHES:
+            program.add(*batch)
         found.append(program.run(stateless))
-        assert program.ways() == [way]
-    assert found[0] == found[1] == [[("a", 3), ("b", 2), (None, 4)]]
+        assert program.ways() == [program.way_of_batches] * 3
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] == [("a", 3), ("b", 2), (None, 4)]
 
 
 def test_a_function_finds_its_task_and_its_lines_reach_the_log(
@@ -267,7 +282,7 @@ def test_a_function_finds_its_task_and_its_lines_reach_the_log(
 
 
 def test_accumulators_count_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
-    for way in (DRIVER, TASKS):
+    for way in (DRIVER, TASKS, COLLECTED):
         rows = spark.sparkContext.accumulator(0)
         program = Program(spark, tmp_path / way, way)
         for batch in BATCHES:
@@ -276,7 +291,7 @@ def test_accumulators_count_each_row_once(spark: SparkSession, tmp_path: Path) -
         assert rows.value == sum(map(len, BATCHES))
 
 
-@pytest.mark.parametrize("way", [DRIVER, TASKS])
+@pytest.mark.parametrize("way", [DRIVER, TASKS, COLLECTED])
 def test_an_error_of_the_function_is_the_users_and_the_batch_is_done_again_later(
     spark: SparkSession, tmp_path: Path, way: str
 ) -> None:
@@ -290,7 +305,7 @@ def test_an_error_of_the_function_is_the_users_and_the_batch_is_done_again_later
     assert program.run(running) == [[("a", 1, 1)], [("a", 2, 13), ("b", 1, 13)]]
 
 
-@pytest.mark.parametrize("way", [DRIVER, TASKS])
+@pytest.mark.parametrize("way", [DRIVER, TASKS, COLLECTED])
 def test_a_state_worker_that_is_killed_in_a_batch_restores_and_goes_on(
     spark: SparkSession, tmp_path: Path, way: str
 ) -> None:
@@ -302,7 +317,44 @@ def test_a_state_worker_that_is_killed_in_a_batch_restores_and_goes_on(
     assert (tmp_path / "marker").exists()
     assert found[1] == [("a", 3, 10), ("c", 1, 5)]
     assert sum(map(len, found)) == sum(map(len, BATCHES))
-    assert set(program.ways()) == {way}
+    assert set(program.ways()) == {program.way_of_batches}
+
+
+@pytest.mark.parametrize("build", [running, stateless])
+def test_rows_that_come_to_the_driver_cost_one_spark_job(spark: SparkSession, tmp_path: Path, build: Any) -> None:
+    jobs, tracker = {}, spark.sparkContext.statusTracker()
+    for way in (TASKS, COLLECTED):
+        program = Program(spark, tmp_path / way, way)
+        for batch in (*BATCHES, *BATCHES):
+            program.add(*batch)
+        program.run(build)
+        assert program.query is not None
+        jobs[way] = len(tracker.getJobIdsForGroup(str(program.query.runId)))
+    assert jobs == {TASKS: 2 * 6, COLLECTED: 2 + 5}
+
+
+@pytest.mark.parametrize("build", [running, stateless])
+def test_a_batch_with_more_rows_than_the_driver_takes_is_executed_again_and_cached(
+    spark: SparkSession, tmp_path: Path, build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count(sink: Kept, df: DataFrame, commit: SinkCommit) -> None:
+        sink.batches[commit.batch] = [(df.count(),)]
+
+    monkeypatch.setattr(Kept, "write", count)
+    program = Program(spark, tmp_path / "job", COLLECTED)
+    rows: list[tuple[str | None, int]] = [(f"key {number}", number) for number in range(2, 2_000)]
+    for batch in (BATCHES[1], rows, BATCHES[1]):
+        program.add(*batch)
+    settings: Any = spark._jsc.sc().conf()
+    settings.set("spark.driver.maxResultSize", "30k")
+    try:
+        found = program.run(build)
+    finally:
+        settings.remove("spark.driver.maxResultSize")
+    assert found == [[(2,)], [(1_998,)], [(2,)]]
+    assert program.query is not None
+    assert [batch.attempts for batch in program.query.checkpoint_statistics.history()] == [1, 2, 1]
+    assert program.sink.tables == 0
 
 
 @pytest.mark.parametrize("build", [running, stateless])
