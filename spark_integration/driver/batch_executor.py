@@ -279,21 +279,31 @@ class BatchExecutor:
         choice = SPARKS if small is None else small.choose(rows, requests)
         if small is None or choice.way is Way.SPARK:
             return None
-        place = self._chain_place()
         with attempt_accumulators(self._spark.sparkContext) as reports:
             try:
-                batches = small.read(
-                    choice, lambda: self._apply_preparation(rows.frame, place, reports, is_whole=False)
-                )
+                read = small.read(choice, lambda: self._prepared_inputs(rows.frame, reports))
             finally:
                 raise_failures(reports.failures.value)
             latest_ms = reports.latest_ms.value
-        if batches is None:
+        if read is None:
             return None
-        self.way, self._input_rows = Way.DRIVER, sum(batch.num_rows for batch in batches)
-        attempt = small.run(batches, requests)
+        self.way, self._input_rows = Way.DRIVER, sum(b.num_rows for batches in read.values() for b in batches)
+        attempt = small.run(read, requests)
         self.latest_ms, self._output_table = latest_ms, attempt.output
         return attempt.results
+
+    def _prepared_inputs(self, rows: DataFrame, reports: AttemptAccumulators) -> dict[int, DataFrame]:
+        """The prepared rows of the input, by the place of the operator that reads them."""
+        assert self._operator_executor is not None  # noqa: S101  a way is chosen after `prepare`
+        readers = {place: o.input.preparation for place, o in enumerate(self._plan.operators) if o.input is not None}
+        if any(readers.values()):
+            rows = self._operator_executor.keep(rows)
+        place, failures, latest = self._chain_place(), reports.failures, reports.latest_ms
+        inputs = {0: self._apply_preparation(rows, place, reports, is_whole=False)}
+        for reader, preparation in readers.items():
+            if preparation is not None:
+                inputs[reader] = preparation.apply(rows, place, failures, latest, is_whole=False)
+        return inputs
 
     def _rows_unless_combined(self) -> int | None:
         """More rows than any small batch has, if they are combined before they are counted; else None."""

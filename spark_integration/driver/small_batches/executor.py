@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from varvite.spark_integration.connectors.heartbeats.heartbeat import HEARTBEAT_COLUMN
-from varvite.spark_integration.connectors.output.table import output_table
+from varvite.spark_integration.connectors.output.table import output_table, plain, spark_schema, table_of_output
 from varvite.spark_integration.connectors.running_query import RunningQuery
 from varvite.spark_integration.driver.operator_executor import (
     RESULT_LIMIT,
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from varvite.spark_integration.transport.segment_inbox import SegmentInbox
 
 _log: Final = logging.getLogger(__name__)
+InputBatches: TypeAlias = "Mapping[int, list[pa.RecordBatch]]"
+"""Rows of the input by the place of the operator that reads them, with their key groups; 0 if there is none."""
 # The last two: what py4j and PySpark raise when a class or a method is not there.
 _NOT_AS_KNOWN: Final = (Py4JError, PySparkException, TypeError, AttributeError)
 
@@ -116,7 +119,6 @@ class SmallBatches:
             is_one_process=is_one_process(session.sparkContext.master or ""),
             has_spark_state=plan.has_spark_state,
             schemas=(first_schema(plan), *(o.output_schema for o in plan.operators)),
-            has_meetings=any(operator.input is not None for operator in plan.operators),
         )
         if reason is None:
             try:
@@ -152,25 +154,23 @@ class SmallBatches:
             return Choice(Way.SPARK)
         return choose(self._limits, size, self._past, self._row_bytes)
 
-    def read(self, choice: Choice, prepared: Callable[[], DataFrame]) -> list[pa.RecordBatch] | None:
+    def read(self, choice: Choice, prepared: Callable[[], Mapping[int, DataFrame]]) -> InputBatches | None:
         """The rows of the input, prepared and with their key groups; None if they are too many, and were dropped.
 
         Args:
             choice: Of the driver's way.
-            prepared: Makes the prepared rows.
+            prepared: Makes the prepared rows, by the place of the operator that reads them.
 
         Raises:
             Exception: Reading has failed.
         """
         if choice.rows_max == 0:
-            return []
-        columns = ["*"]
-        if self._plan.operators:
-            operator = self._plan.operators[0]
-            read = columns if operator.prepare is None else operator.prepare.columns_read()
-            columns = [*read, self._key_group(operator)]
+            return {}
         try:
-            batches = self._reader.read(prepared(), columns, choice.rows_max)
+            read = {
+                place: self._reader.read(rows, self._columns_read(place), choice.rows_max)
+                for place, rows in prepared().items()
+            }
         except _NOT_AS_KNOWN as error:
             if RESULT_LIMIT in str(error):
                 return None
@@ -178,15 +178,16 @@ class SmallBatches:
                 raise
             self._switch_off(error)
             return None
+        batches = list(chain.from_iterable(read.values()))
         rows, size_bytes = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
         if rows:
             self._past = self._past.with_row_bytes(-(-size_bytes // rows))
         if rows > choice.rows_max or size_bytes > self._limits.size_max_bytes:
             _log.debug("job %s: the batch has more than %d rows or is too large", self._plan.job, choice.rows_max)
             return None
-        return batches
+        return read
 
-    def run(self, rows: list[pa.RecordBatch], requests: Sequence[BatchRequest]) -> SmallAttempt:
+    def run(self, read: InputBatches, requests: Sequence[BatchRequest]) -> SmallAttempt:
         """Execute all operators on the rows that `read` has returned.
 
         Raises:
@@ -194,11 +195,10 @@ class SmallBatches:
             BatchRedoError: The batch must be executed again, by Spark's tasks if the answer was too large.
         """
         results: list[TableResult] = []
-        for operator, request in zip(self._plan.operators, requests, strict=True):
-            if results:
-                rows = self._chained(results[-1], operator)
+        for place, (operator, request) in enumerate(zip(self._plan.operators, requests, strict=True)):
+            rows = [*self._from_operators(place, results), *read.get(place, [])]
             results.append(self._operate(operator, rows, request))
-        partitions: Sequence[Sequence[pa.RecordBatch]] = results[-1].rows if results else [rows]
+        partitions: Sequence[Sequence[pa.RecordBatch]] = results[-1].rows if results else [read.get(0, [])]
         return SmallAttempt(tuple(results), output_table(self._plan.output_schema, partitions))
 
     def after(self, summaries: Sequence[OperatorSummaries], rows: int | None) -> None:
@@ -234,14 +234,33 @@ class SmallBatches:
         checked = checked_answers(decode_summaries(encoded), request, self._inbox)
         return TableResult(checked, tuple(tuple(answer.rows) for answer in answers))
 
-    def _chained(self, result: TableResult, operator: OperatorPlan) -> list[pa.RecordBatch]:
-        """The output rows of an operator as input of the next one."""
-        schema = self._plan.operators[[o.uid for o in self._plan.operators].index(operator.uid) - 1].output_schema
-        batches = [batch.select(schema.names) for rows in result.rows for batch in rows if batch.num_rows]
-        if not batches:
+    def _columns_read(self, place: int) -> list[str]:
+        """The columns of the input that an operator reads, with the key group, as expressions."""
+        if not self._plan.operators:
+            return ["*"]
+        operator = self._plan.operators[place]
+        read = ["*"] if operator.prepare is None else operator.prepare.columns_read()
+        return [*read, self._key_group(operator)]
+
+    def _from_operators(self, place: int, results: Sequence[TableResult]) -> list[pa.RecordBatch]:
+        """The rows that an operator reads of those before it."""
+        operator = self._plan.operators[place]
+        if operator.input is None:
+            return self._chained(self._output_of(place - 1, results), operator) if place else []
+        outputs = [(self._output_of(at, results), number) for at, number in operator.input.outputs]
+        parts = [self._chained(table_of_output(table, number), operator) for table, number in outputs]
+        return list(chain.from_iterable(parts))
+
+    def _output_of(self, place: int, results: Sequence[TableResult]) -> pa.Table:
+        return output_table(self._plan.operators[place].output_schema, results[place].rows)
+
+    def _chained(self, table: pa.Table, operator: OperatorPlan) -> list[pa.RecordBatch]:
+        """The output rows of an operator as input of another one."""
+        schema = spark_schema(table)
+        if not table.num_rows:
             return []
         try:
-            rows = self._reader.as_sent(pa.Table.from_batches(batches), schema)
+            rows = self._reader.as_sent(plain(table), schema)
             columns = schema.names if operator.broadcast is not None else operator.key_columns
             rows = self._reader.with_key_groups(rows, schema, columns, self._key_group(operator))
         except (*_NOT_AS_KNOWN, pa.ArrowException) as error:

@@ -34,7 +34,7 @@ def by_partition(
         max_parallelism: Key groups.
         rows_max: Most rows of a batch; None: as many as there are.
     """
-    rows = pa.Table.from_batches(list(batches)).combine_chunks() if batches else None
+    rows = _united(batches).combine_chunks() if batches else None
     if rows is None or not rows.num_rows:
         return [[] for _ in range(parallelism)]
     groups = rows.column(KEY_GROUP_COLUMN)
@@ -59,12 +59,17 @@ def by_partition(
 
 def in_order_of_time(batches: Sequence[pa.RecordBatch], column: str) -> list[pa.RecordBatch]:
     """The rows in the order of their event times, those without one first; broadcast rows before, as they are."""
-    rows = pa.Table.from_batches(list(batches))
+    rows = _united(batches)
     is_broadcast = _compute.is_null(rows.column(KEY_GROUP_COLUMN))
     times = _compute.if_else(is_broadcast, None, rows.column(column))
     order = _compute.array_sort_indices(times.combine_chunks(), null_placement="at_start")
     in_order: list[pa.RecordBatch] = rows.take(order).to_batches()
     return in_order
+
+
+def _united(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """The rows of all batches. Those of a source and of an operator may differ in the columns that allow no nulls."""
+    return pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
 
 
 def _copies(rows: pa.Table | None, group: int, rows_max: int | None) -> list[pa.RecordBatch]:

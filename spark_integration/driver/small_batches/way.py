@@ -160,7 +160,6 @@ def obstacle(
     is_one_process: bool,
     has_spark_state: bool,
     schemas: tuple[StructType, ...],
-    has_meetings: bool = False,
 ) -> str | None:
     """The reason that no batch of a job may take the driver's way; None if small ones may.
 
@@ -169,14 +168,11 @@ def obstacle(
         is_one_process: Driver and executor are one process.
         has_spark_state: The input has operators of Spark with state.
         schemas: Columns of the rows that go to operators and to the sink.
-        has_meetings: Streams meet behind operators.
     """
     if limits.rows_max == 0:
         return "it is switched off"
     if not is_one_process:
         return "it is for local mode alone"
-    if has_meetings:
-        return "streams are united or connected behind an operator"
     if has_spark_state:
         return "the input has operators of Spark with state, which must be read to the end"
     for schema in schemas:

@@ -18,10 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.conftest import FileStream
 from tests.spark.functions.broadcast import RULES, Checked
-from tests.spark.functions.small_batches import DiesOnce, InTask, PerCount, Raises, Repeats, Running, Schemas
+from tests.spark.functions.small_batches import Counts, DiesOnce, InTask, PerCount, Raises, Repeats, Running, Schemas
 from tests.spark.functions.timers import RemindLater, SumUntilTimer
 from varvite import Sink, StreamExecutionEnvironment, register_data_sources
 from varvite.changelog.commit.base_decision import SinkCommit
+from varvite.common import Types
 from varvite.datastream import DataStream
 from varvite.spark_integration.api.query import VarviteStreamingQuery
 from varvite.spark_integration.driver import batch_executor
@@ -158,6 +159,21 @@ def test_two_operators_after_one_another(spark: SparkSession, tmp_path: Path) ->
 
     found = both_ways(spark, tmp_path, chained, "keys")
     assert [row[:2] for row in found[0]] == [(1, 1), (1, 2), (1, 3), (2, 1)]
+
+
+def test_streams_meet_behind_operators(spark: SparkSession, tmp_path: Path) -> None:
+    """One operator reads outputs of two others, and the source beside them."""
+    pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+
+    def meeting(stream: DataStream) -> Any:
+        pairs = stream.map(lambda row: (row.k or "none", row.v), pair)
+        keyed = pairs.key_by(lambda each: each[0], Types.STRING())
+        totals, largest = keyed.sum(1).uid("totals"), keyed.max(1).uid("largest")
+        met = totals.union(largest, pairs).key_by(lambda each: each[0], Types.STRING())
+        return met.process(Counts(), pair).uid("met")
+
+    found = both_ways(spark, tmp_path, meeting, "count")
+    assert found[1] == sorted([("a", 10), ("a", 6), ("a", 6), ("c", 5), ("c", 5), ("c", 5)], key=repr)
 
 
 def test_aggregates(spark: SparkSession, tmp_path: Path) -> None:

@@ -47,6 +47,17 @@ class PerCount(KeyedProcessFunction[Any, Row, tuple[Any, ...]]):
         yield value.n, self.keys.value(), self.total.value()
 
 
+class Counts(KeyedProcessFunction[Any, Any, Any]):
+    """Pairs as they come, whatever their order; counts those of each key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self.count.update((self.count.value() or 0) + 1)
+        yield value
+
+
 class InTask(KeyedProcessFunction[Any, Row, tuple[Any, ...]]):
     """The task as a function sees it."""
 

@@ -61,3 +61,17 @@ def test_rows_in_order_of_time_keep_their_order_at_one_time(kind: pa.DataType) -
     rows = [row for part in in_order_of_time(batches, "at") for row in part.to_pylist()]
     assert [row["row"] for row in rows if row[KEY_GROUP_COLUMN] is None] == [2, 5], "as they came"
     assert [row["row"] for row in rows if row[KEY_GROUP_COLUMN] is not None] == [1, 4, 0, 3]
+
+
+def test_rows_of_several_origins_may_differ_in_the_columns_that_allow_no_nulls() -> None:
+    """Those of a source may, beside those of an operator, which yields nulls anywhere."""
+    of_source = batch([1], 0)
+    strict = pa.struct([pa.field("n", pa.int64(), nullable=False)])
+    lists = pa.list_(pa.field("element", strict, nullable=False))
+    of_source = of_source.append_column(pa.field("list", lists, nullable=False), pa.array([[{"n": 1}]], lists))
+    any_list = pa.list_(pa.field("element", pa.struct([pa.field("n", pa.int64())])))
+    of_operator = batch([1], 1).append_column("list", pa.array([[{"n": None}]], any_list))
+    for batches in ([of_source, of_operator], [of_operator, of_source]):
+        (found,) = by_partition(batches, 1, MAX)
+        assert sorted(row["row"] for part in found for row in part.to_pylist()) == [0, 1]
+        assert len({part.schema for part in found}) == 1

@@ -27,7 +27,6 @@ def test_a_local_job_of_plain_columns_has_no_obstacle() -> None:
         ({"limits": SmallBatchLimits(0, 1000)}, "switched off"),
         ({"is_one_process": False}, "local mode"),
         ({"has_spark_state": True}, "operators of Spark with state"),
-        ({"has_meetings": True}, "united or connected behind an operator"),
         ({"schemas": (PLAIN, columns({"c": CharType(3)}))}, r"column 'c' has the type char\(3\)"),
         ({"schemas": (columns({"s": StructType([StructField("c", CharType(3))])}),)}, "column 's'"),
     ],
