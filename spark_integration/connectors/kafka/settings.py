@@ -26,6 +26,8 @@ _RESERVED: Final = {
 """Options that the sink sets itself, and what there is in their place."""
 _OF_CONNECTIONS: Final = ("sasl.", "ssl.", "security.", "socket.", "broker.", "client.", "enable.ssl.", "reconnect.")
 """Beginnings of the options that every kind of client has."""
+TRANSACTION_TIMEOUT_MS: Final = 180_000
+"""Longer than brokers may be away; the client's own minute also ends its tries to deliver a message."""
 _DEFAULTS: Final = {
     # As Kafka's Java client, and so Spark's sink, chooses partitions: the same key goes to the same partition.
     "partitioner": "murmur2_random",
@@ -73,6 +75,7 @@ class KafkaSettings:
             **dict(self.options),
         }
         if self.delivery is Delivery.EXACTLY_ONCE:
+            config.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
             config["transactional.id"] = f"{self.transactional_id_prefix}-{job_id}"
         return config
 

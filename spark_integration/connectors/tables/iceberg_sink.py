@@ -3,13 +3,14 @@
 The note of the job is a property of the table, `varvite.<job>`, which is set in the commit that adds the rows. Each
 commit makes a snapshot, be it an empty one: the catalogue refuses a commit whose table has another current snapshot
 than ours. A commit that changes properties alone would pass. pyiceberg puts a commit that was refused onto the newer
-table by itself, without our comparison, so its retries are switched off for this handle.
+table by itself, without our comparison, so its retries are switched off for this handle. Ours begin with a new look.
 
 Invariants: I6, I10 (appended rows are written in pieces).
 """
 
 from __future__ import annotations
 
+import logging
 import warnings
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,7 @@ from varvite.spark_integration.connectors.tables.table_sink import (
     table_settings,
     until_it_fits,
 )
+from varvite.storage.clock import SystemClock
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, VarviteError
 from varvite.storage.fail_point import fail_point
 
@@ -37,9 +39,18 @@ if TYPE_CHECKING:
 
     from varvite.spark_integration.connectors.output.rows import OutputRows
 
+_log: Final = logging.getLogger(__name__)
 OWNER: Final = "varvite.owner"
 """Property: the job that alone may write batch ids to the table."""
+AWAY_MAX_S: Final = 120.0
+"""Time for the catalogue and the store to come back."""
+PAUSE_S: Final = 1.0
 _RETRIES: Final = "commit.retry.num-retries"
+_AWAY: Final = (
+    "NETWORK_CONNECTION", "SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "REQUEST_TIMEOUT", "curlCode",
+)  # fmt: skip
+"""In Arrow's messages for a store that cannot be reached. The class of the error does not say it."""
+_AWAY_CLASSES: Final = frozenset({"ConnectionError", "ConnectTimeout", "ReadTimeout", "ChunkedEncodingError"})
 _MADE_WITH: Final = {
     # Each commit writes the list of all snapshots anew, and old lists would stay.
     "write.metadata.delete-after-commit.enabled": "true",
@@ -54,6 +65,10 @@ _NAMES: Final = {
     pa.large_binary(): "binary",
 }
 """Arrow's types that Iceberg does not tell from others."""
+
+
+class CatalogAwayError(DidNotHappenError):
+    """The catalogue or the store cannot be reached now."""
 
 
 class IcebergSink(TableSink):
@@ -87,6 +102,7 @@ class IcebergSink(TableSink):
         self._catalog_properties = dict(properties or {})
         self._job = ""
         self._catalog: Any = None
+        self._clock = SystemClock()
 
     def check_columns(self, schema: StructType) -> None:
         super().check_columns(schema)
@@ -140,7 +156,17 @@ class IcebergSink(TableSink):
 
     def _commit_rows(self, rows: OutputRows, commit: SinkCommit) -> None:
         action = f"write batch {commit.batch} to table {self._name}"
-        until_it_fits(lambda: self._try_to_commit(rows, commit, action), action)
+        deadline_s = self._clock.monotonic_s() + AWAY_MAX_S
+        while True:
+            try:
+                until_it_fits(lambda: self._try_to_commit(rows, commit, action), action)
+            except CatalogAwayError as error:
+                if self._clock.monotonic_s() >= deadline_s:
+                    raise
+                _log.warning("it is tried again: %s", error)
+                self._clock.sleep(PAUSE_S)
+            else:
+                return
 
     def _try_to_commit(self, rows: OutputRows, commit: SinkCommit, action: str) -> bool:
         with _translated(action):
@@ -255,6 +281,21 @@ def _type_name(kind: pa.DataType) -> str:
     return _NAMES.get(kind, str(kind))
 
 
+def is_away(error: Exception) -> bool:
+    """Can the catalogue or the store not be reached now, so that another try may succeed?"""
+    from pyiceberg.exceptions import ServerError, ServiceUnavailableError, TooManyRequestsError
+
+    if isinstance(error, (ServerError, ServiceUnavailableError, TooManyRequestsError)):
+        return True
+    if isinstance(error, OSError):  # so are those of `requests`, which are no `ConnectionError` of Python
+        is_known = isinstance(error, (ConnectionError, TimeoutError)) or type(error).__name__ in _AWAY_CLASSES
+        return is_known or any(word in str(error) for word in _AWAY)
+    # A catalogue in a database: an error of the connection, which was lost or not made, has no code of the server.
+    cause = getattr(error, "orig", None)
+    is_without_code = any(getattr(cause, code, "") is None for code in ("sqlstate", "pgcode"))
+    return is_without_code or bool(getattr(error, "connection_invalidated", False))
+
+
 @contextmanager
 def _translated(action: str, rows: CheckedRows | None = None) -> Iterator[None]:
     """Translate what pyiceberg and its catalogue raise inside of the block; an error of the rows stays as it is."""
@@ -266,4 +307,5 @@ def _translated(action: str, rows: CheckedRows | None = None) -> Iterator[None]:
         if rows is not None and rows.error is not None:
             raise rows.error from None
         text = " ".join(str(error).split())
-        raise DidNotHappenError(f"pyiceberg could not {action}; start the query again: {text}") from error
+        kind = CatalogAwayError if is_away(error) else DidNotHappenError
+        raise kind(f"pyiceberg could not {action}; start the query again: {text}") from error

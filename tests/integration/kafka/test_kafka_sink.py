@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.integration.outages import outage
 from tests.stores.kafka_broker import Kafka, running_broker
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.spark_integration.connectors.kafka import producer as producer_module
@@ -266,7 +266,8 @@ def test_brokers_that_do_not_answer_are_a_retryable_error(monkeypatch: pytest.Mo
         KafkaSink("127.0.0.1:1", "t").prepare("job")
 
 
-def test_brokers_that_are_away_for_a_while_delay_a_commit(tmp_path: Path, job_id: str) -> None:
+@pytest.mark.parametrize("away_s", [12, pytest.param(60, marks=pytest.mark.rare)])
+def test_brokers_that_are_away_for_a_while_delay_a_commit(tmp_path: Path, job_id: str, away_s: int) -> None:
     import signal
 
     with running_broker(tmp_path / "kafka") as broker:
@@ -276,11 +277,8 @@ def test_brokers_that_are_away_for_a_while_delay_a_commit(tmp_path: Path, job_id
         take_over(sink, job_id)
         write(sink, text(1), commit(0, 2))
         sink.write_table(text(2), commit(1, 3))
-        broker.end(signal.SIGKILL)
-        timer = threading.Timer(12, broker.start)
-        timer.start()
-        sink.complete(commit(1, 3))
-        timer.join()
+        with outage(away_s, lambda: broker.end(signal.SIGKILL), broker.start):
+            sink.complete(commit(1, 3))
         write(sink, text(3), commit(2, 4))
         sink.close()
         assert kafka.values(topic) == ["1", "2", "3"]

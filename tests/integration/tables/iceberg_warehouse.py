@@ -20,9 +20,15 @@ def catalog_properties(home: Path) -> dict[str, str]:
 class Warehouse:
     """A catalogue, and the sinks of one job that write to its table `d.t`."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **properties: str) -> None:
+        """Make it.
+
+        Args:
+            home: Its directory.
+            properties: Those of the catalogue that are others.
+        """
         (home / "warehouse").mkdir(parents=True, exist_ok=True)
-        self.properties = catalog_properties(home)
+        self.properties = {**catalog_properties(home), **properties}
         self.job = uuid.uuid4().hex
         self.catalog: Catalog = load_catalog("c", **self.properties)
         self.catalog.create_namespace_if_not_exists("d")

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
-from moto.server import ThreadedMotoServer
 
+from tests.integration.outages import OUTAGES_S, moto_server, outage
 from tests.integration.tables.delta_table import Table, s3_options, write
 from tests.integration.tables.held_back import held_back
 from tests.stores.s3_servers import S3Server
@@ -316,26 +316,15 @@ def test_a_table_on_s3(request: pytest.FixtureRequest, server: str, keys: tuple[
 
 
 @pytest.mark.s3
-def test_a_store_that_is_away_for_a_while_is_waited_for() -> None:
-    """Objects of moto are kept in this process, so they are there again."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    s3 = S3Server("moto", f"http://{host}:{port}", "testkey", "testsecret")
-    s3.make_bucket("away")
-    table = Table("s3://away/table", storage_options=s3_options(s3))
-    sink = table.open()
-    write(sink, commit(0, 2), ("a", 1))
-    server.stop()
-    again = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    thread = threading.Timer(2.0, again.start)
-    thread.start()
-    try:
-        write(sink, commit(1, 3), ("b", 2))
+@pytest.mark.parametrize("away_s", OUTAGES_S)
+def test_a_store_that_is_away_for_a_while_is_waited_for(away_s: int) -> None:
+    with moto_server() as server:
+        table = Table("s3://away/table", storage_options=s3_options(server.s3))
+        sink = table.open()
+        write(sink, commit(0, 2), ("a", 1))
+        with outage(away_s, server.end, server.start):
+            write(sink, commit(1, 3), ("b", 2))
         assert table.rows() == [("a", 1), ("b", 2)]
-    finally:
-        thread.join()
-        again.stop()
 
 
 def test_options_of_a_writer() -> None:

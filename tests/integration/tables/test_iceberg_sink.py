@@ -8,13 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException
+import requests
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, ServiceUnavailableError
 from pyiceberg.transforms import BucketTransform
 
+from tests.integration.outages import OUTAGES_S, moto_server, outage
 from tests.integration.tables.delta_table import struct, write
 from tests.integration.tables.held_back import held_back
 from tests.integration.tables.iceberg_warehouse import Warehouse
+from tests.stores.postgres_server import running_server
 from varvite.changelog.commit.base_decision import RepeatedBatch
+from varvite.spark_integration.connectors.tables import iceberg_sink
 from varvite.spark_integration.connectors.tables.iceberg_sink import IcebergSink
 from varvite.storage.errors import DidNotHappenError, FencedError, InvalidRequestError, LineageError
 from varvite.testing.contracts.sink import commit
@@ -214,3 +218,72 @@ def test_what_cannot_be_is_an_error_that_says_so(warehouse: Warehouse) -> None:
     sink.close()
     with pytest.raises(DidNotHappenError, match="start the query again"):
         IcebergSink("d.t", catalog="nobody").prepare(warehouse.job)
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("away_s", OUTAGES_S)
+def test_a_store_that_is_away_for_a_while_is_waited_for(tmp_path: Path, away_s: int) -> None:
+    with moto_server() as server:
+        store = {
+            "warehouse": "s3://away/warehouse", "s3.endpoint": server.s3.endpoint_url, "s3.region": "us-east-1",
+            "s3.access-key-id": server.s3.key, "s3.secret-access-key": server.s3.secret,
+        }  # fmt: skip
+        warehouse = Warehouse(tmp_path, **store)
+        sink = warehouse.open()
+        write(sink, commit(0, 2), ("a", 1))
+        with outage(away_s, server.end, server.start):
+            write(sink, commit(1, 3), ("b", 2))
+        assert warehouse.rows() == [("a", 1), ("b", 2)]
+        warehouse.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("away_s", OUTAGES_S)
+def test_a_catalogue_that_is_away_for_a_while_is_waited_for(tmp_path: Path, away_s: int) -> None:
+    with running_server() as server:
+        uri = server.new_database().replace("postgresql:", "postgresql+psycopg:")
+        warehouse = Warehouse(tmp_path, uri=uri)
+        sink = warehouse.open()
+        write(sink, commit(0, 2), ("a", 1))
+        with outage(away_s, server.end, server.start):
+            write(sink, commit(1, 3), ("b", 2))
+        warehouse.close()
+        warehouse = Warehouse(tmp_path, uri=uri)  # connections of the other are broken
+        assert warehouse.rows() == [("a", 1), ("b", 2)]
+        warehouse.close()
+
+
+@pytest.mark.postgres
+def test_a_store_that_stays_away_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg_sink, "AWAY_MAX_S", 1.0)
+    with running_server() as server:
+        uri = server.new_database().replace("postgresql:", "postgresql+psycopg:")
+        warehouse = Warehouse(tmp_path, uri=uri)
+        sink = warehouse.open()
+        server.end()
+        with pytest.raises(DidNotHappenError, match=r"write batch 0 to table d\.t; start the query again.*refused"):
+            write(sink, commit(0, 2), ("a", 1))
+        server.start()
+        warehouse.close()
+        job, warehouse = warehouse.job, Warehouse(tmp_path, uri=uri)
+        write(warehouse.open(job=job), commit(0, 2), ("a", 1))
+        assert warehouse.rows() == [("a", 1)]
+        warehouse.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (requests.exceptions.ConnectionError("refused"), True),
+        (requests.exceptions.ReadTimeout("slow"), True),
+        (ConnectionResetError("reset"), True),
+        (ServiceUnavailableError("busy"), True),
+        (OSError("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 7"), True),
+        (OSError("AWS Error ACCESS_DENIED during PutObject operation"), False),
+        (FileNotFoundError("gone"), False),
+        (ForbiddenError("no"), False),
+        (requests.exceptions.InvalidURL("x"), False),
+    ],
+)
+def test_only_what_may_pass_is_tried_again(error: Exception, expected: bool) -> None:
+    assert iceberg_sink.is_away(error) is expected

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.integration.outages import OUTAGES_S, outage
 from tests.integration.tables.delta_table import struct, write
 from tests.stores.postgres_server import Server, running_server
 from varvite.changelog.commit.base_decision import RepeatedBatch
@@ -230,17 +231,15 @@ def test_a_lost_reply_of_a_commit_writes_nothing_twice(database: Database) -> No
     assert database.rows() == [("a", 1)]
 
 
+@pytest.mark.parametrize("away_s", OUTAGES_S)
 @pytest.mark.parametrize("keys", [(), ("k",)])
-def test_a_server_that_is_away_for_a_while_is_waited_for(keys: tuple[str, ...]) -> None:
+def test_a_server_that_is_away_for_a_while_is_waited_for(keys: tuple[str, ...], away_s: int) -> None:
     with running_server() as server:
         database = Database(server.new_database(), keys=keys)
         sink = database.open()
         write(sink, commit(0, 2), ("a", 1))
-        server.end()
-        thread = threading.Timer(2.0, server.start)
-        thread.start()
-        write(sink, commit(1, 3), ("b", 2))
-        thread.join()
+        with outage(away_s, server.end, server.start):
+            write(sink, commit(1, 3), ("b", 2))
         assert database.rows() == [("a", 1), ("b", 2)]
         sink.close()
 
