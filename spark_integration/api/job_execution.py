@@ -1,6 +1,7 @@
 """Starts the jobs of an environment's `execute()`: its registered sinks, with defaults for what is not set.
 
-A query writes the streams and the side outputs that one last stateful operator makes. Others are queries of their own.
+A query writes the streams and the side outputs that one last stateful operator makes, or all streams of the same
+sources without any. Others are queries of their own.
 
 * Checkpoint storage: a temporary directory, removed when the query ends, as volatile as Flink's
   `JobManagerCheckpointStorage`. So it is for all jobs in BATCH mode, which keep no state.
@@ -21,12 +22,13 @@ from varvite.materializer.options.driver import MATERIALIZER_MODE, PARALLELISM, 
 from varvite.spark_integration.api.session import is_one_machine
 from varvite.spark_integration.api.writer import SHUFFLE_PARTITIONS, SPARK_LOCATION, StreamWriter, location_of_session
 from varvite.spark_integration.connectors.driver_sinks.element_sinks import CloseableIterator, CollectSink, PrintSink
-from varvite.spark_integration.connectors.several_sinks import SeveralSinks
+from varvite.spark_integration.connectors.several_sinks import SeveralSinks, StreamSinks
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
 from varvite.spark_integration.options.levels import session_level, session_properties
 from varvite.spark_integration.plan.graph import has_several_outputs, last_operator_of, side_output_of
 from varvite.spark_integration.plan.job import is_batch_job
-from varvite.spark_integration.plan.transformations import KeyedTransformation, sources_of
+from varvite.spark_integration.plan.stateless import outputs_of
+from varvite.spark_integration.plan.transformations import KeyedTransformation, may_share_query, sources_of
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.job.options import DIRECTORY
 from varvite.storage.object_stores.open import absolute_url, local_directory
@@ -57,13 +59,14 @@ def job_name_of(name: str | None) -> str:
 
 
 def queries_of(sinks: Sinks) -> list[Sinks]:
-    """The sinks of each query, in the order of the program: streams and side outputs of one last operator; pure."""
+    """The sinks of each query, in the order of the program: streams of one last operator, or of sources alone; pure."""
     mains = dict.fromkeys(end for end, _ in sinks if side_output_of(end) is None)
     last = {end: last_operator_of(end) for end in mains}
     groups: dict[Transformation, list[tuple[Transformation, Sink]]] = {}
+    of_sources: dict[tuple[Transformation, ...], Transformation] = {}
     for end, sink in sinks:
         side = side_output_of(end)
-        group = end
+        group = of_sources.setdefault(tuple(sources_of(end)), end) if may_share_query(end) else end
         if side is not None:
             group = next((main for main in mains if last[main] is side.inputs[0]), side.inputs[0])
         if group in last and has_several_outputs(last[group]):
@@ -131,7 +134,8 @@ def start_job(
     """
     ends = list(dict.fromkeys(end for end, _ in sinks))
     mains = [end for end in ends if side_output_of(end) is None]
-    first = mains[0] if mains else ends[0]
+    outputs = outputs_of(ends) if len(ends) > 1 and may_share_query(ends[0]) else None
+    first = outputs or (mains[0] if mains else ends[0])
     batch_directory = Path(temporary_directory()) if in_batch_mode else None
     state = None if batch_directory is None else str(batch_directory / "state")
     writer = StreamWriter(environment, first, batch_directory=state, is_mode_decided=True)
@@ -144,6 +148,8 @@ def start_job(
             operators = [node for node in end.lineage() if isinstance(node, KeyedTransformation)]
             settings = environment.graph_settings.with_parallelism(writer.parallelism)
             sink.parallelism = settings.parallelism_of(operators[-1]) if operators else writer.parallelism
+    if outputs is not None:
+        return writer.foreach_batch(StreamSinks((ends.index(end), sink) for end, sink in sinks)).start()
     for end in ends:
         at_this_end = tuple(sink for node, sink in sinks if node is end)
         sink = at_this_end[0] if len(at_this_end) == 1 else SeveralSinks(at_this_end)

@@ -7,12 +7,12 @@ only where that does no harm. If the last ones hold a commit, all do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from varvite.changelog.commit.base_decision import RepeatedBatch
-from varvite.spark_integration.connectors.output.table import table_of_output
+from varvite.spark_integration.connectors.output.table import table_of_output, table_of_stream
 from varvite.spark_integration.connectors.sink import (
     JobSink,
     Sink,
@@ -22,7 +22,7 @@ from varvite.spark_integration.connectors.sink import (
     last_committed_of,
     write_to,
 )
-from varvite.spark_integration.elements.side_by_side import rows_of_output
+from varvite.spark_integration.elements.side_by_side import rows_column, rows_of_output, rows_of_stream
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -105,15 +105,34 @@ class OutputSinks(SeveralSinks):
         Args:
             sinks: Each with the number of its side output; None for the main output.
         """
-        self._outputs = in_order(
-            (output, each)
-            for output, sink in sinks
-            for each in (sink.sinks if isinstance(sink, SeveralSinks) else [sink])
-        )
+        self._outputs = in_order((output, each) for output, sink in sinks for each in _each(sink))
         self.brings_rows_to_driver = all(sink.brings_rows_to_driver for sink in self.sinks)
 
     def _rows_of(self, rows: DataFrame | pa.Table, output: int | None) -> DataFrame | pa.Table:
         return table_of_output(rows, output) if isinstance(rows, pa.Table) else rows_of_output(rows, output)
+
+
+class StreamSinks(SeveralSinks):
+    """Writes several streams that have no operator in common, each to sinks of its own."""
+
+    def __init__(self, sinks: Iterable[tuple[int, Sink]]) -> None:
+        """Keep the sinks, each with the number of its stream."""
+        self._streams = [(number, each) for number, sink in sinks for each in _each(sink)]
+        self._outputs = in_order(self._streams)
+        self.brings_rows_to_driver = all(sink.brings_rows_to_driver for sink in self.sinks)
+
+    def check_columns(self, schema: StructType) -> None:
+        for number, sink in self._streams:
+            columns: Any = schema[rows_column(number)].dataType
+            sink.check_columns(columns)
+
+    def _rows_of(self, rows: DataFrame | pa.Table, output: int | None) -> DataFrame | pa.Table:
+        number = output or 0
+        return table_of_stream(rows, number) if isinstance(rows, pa.Table) else rows_of_stream(rows, number)
+
+
+def _each(sink: Sink) -> list[Sink]:
+    return sink.sinks if isinstance(sink, SeveralSinks) else [sink]
 
 
 def in_order(outputs: Iterable[tuple[int | None, Sink]]) -> list[tuple[int | None, Sink]]:

@@ -90,6 +90,11 @@ def side_output_fields(schemas: Sequence[StructType]) -> list[StructField]:
     return [StructField(OUTPUT_COLUMN, IntegerType()), *rows] if rows else []
 
 
+def rows_of_stream(df: DataFrame, number: int) -> DataFrame:
+    """The rows of one stream."""
+    return df.where(f"{INPUT_COLUMN} = {number}").select(f"{rows_column(number)}.*")
+
+
 def rows_of_output(df: DataFrame, number: int | None) -> DataFrame:
     """The rows of one side output; None: of the main output."""
     if number is not None:

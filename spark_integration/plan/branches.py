@@ -14,6 +14,7 @@ from varvite.spark_integration.plan.transformations import (
     DataFrameSource,
     KeyedTransformation,
     KeyFunction,
+    OutputsTransformation,
     SideOutputTransformation,
     StepTransformation,
     StreamKey,
@@ -89,14 +90,19 @@ class Meeting:
     @staticmethod
     def at(node: Transformation, operator: KeyedTransformation | None = None) -> Meeting:
         """The ways to an operator, or to a node behind the last one."""
-        inputs = (node,) if operator is None else operator.inputs
+        inputs = node.inputs if operator is not None or isinstance(node, OutputsTransformation) else (node,)
         paths = tuple((number, path) for number, before in enumerate(inputs) for path in paths_to(before))
         return Meeting(operator, paths, tuple(before.elements for before in inputs))
 
     @property
     def is_single(self) -> bool:
         """True if there is one way, to an operator with one input or to the end."""
-        return len(self.paths) == 1 and not self.connected
+        return len(self.paths) == 1 and not self.is_side_by_side
+
+    @property
+    def is_side_by_side(self) -> bool:
+        """Do the rows of each input have columns of their own: of connected streams, and of several ends?"""
+        return bool(self.connected) or (self.operator is None and len(self.inputs) > 1)
 
     @property
     def connected(self) -> tuple[StreamKey, ...]:
@@ -125,8 +131,8 @@ class Meeting:
         key = operator.key if operator else None
         is_computed = self.key_of(number) is not None
         return BranchForm(
-            whole=ConnectedElements(self.inputs) if connected else self.inputs[0],
-            number=number if connected else None,
+            whole=ConnectedElements(self.inputs) if self.is_side_by_side else self.inputs[0],
+            number=number if self.is_side_by_side else None,
             key_columns=connected[number].columns if connected and not is_computed else (),
             key_type=connected[0].key_type if connected else key.key_type if key else None,
             event_time_out=event_time_out,

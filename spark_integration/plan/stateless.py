@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import cloudpickle
 
 from varvite.changelog.api.time_spans import milliseconds_of
+from varvite.spark_integration.elements.side_by_side import ConnectedElements
 from varvite.spark_integration.elements.types import RowElements, united_elements
 from varvite.spark_integration.functions.output_tag import OutputTag
 from varvite.spark_integration.functions.pickling import PickledFunction, pickle_step
@@ -29,6 +30,7 @@ from varvite.spark_integration.plan.transformations import (
     DataFrameSource,
     EventTime,
     KeyedTransformation,
+    OutputsTransformation,
     SideOutputTransformation,
     StepTransformation,
     Transformation,
@@ -224,6 +226,12 @@ def union(nodes: Sequence[Transformation]) -> UnionTransformation:
     for node in nodes[1:]:
         elements = united_elements(elements, node.elements)
     return UnionTransformation(inputs=tuple(nodes), elements=elements)
+
+
+def outputs_of(ends: Sequence[Transformation]) -> OutputsTransformation:
+    """The end of several streams without stateful operators, for one query to write them all."""
+    side_by_side: Any = ConnectedElements(tuple(end.elements for end in ends))
+    return OutputsTransformation(inputs=tuple(ends), elements=side_by_side)
 
 
 def side_output(operator: Transformation, tag: OutputTag) -> Transformation:

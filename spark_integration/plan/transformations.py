@@ -109,6 +109,13 @@ class UnionTransformation(Transformation):
     kind: str = "union"
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OutputsTransformation(Transformation):
+    """The end of several streams that one query writes; its elements are those of all, side by side."""
+
+    kind: str = "outputs"
+
+
 @dataclass(frozen=True, slots=True)
 class KeyFunction:
     """A computed key."""
@@ -223,6 +230,17 @@ def _is_step_behind(node: Transformation, operator: KeyedTransformation) -> bool
 def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:
     """The sources that lead to a transformation, in order."""
     return [node for node in end.lineage() if isinstance(node, DataFrameSource | CollectionSource)]
+
+
+def may_share_query(end: Transformation) -> bool:
+    """May the streams of a query have this end beside others? If it has no stateful operator and no watermark of Spark.
+
+    Spark has one watermark for a query, and several inputs need one each.
+    """
+    nodes = list(end.lineage())
+    times = [node.event_time for node in nodes if isinstance(node, DataFrameSource)]
+    is_stateless = not any(isinstance(node, KeyedTransformation) for node in nodes)
+    return is_stateless and not any(time is not None and time.spark_watermarks for time in times)
 
 
 def operator_uids(end: Transformation, settings: GraphSettings) -> dict[Transformation, str]:

@@ -21,7 +21,7 @@ from pyspark.sql.pandas.conversion import SparkConversionMixin
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from varvite.spark_integration.elements.side_by_side import OUTPUT_COLUMN, rows_column
+from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, OUTPUT_COLUMN, rows_column
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -156,25 +156,34 @@ def dataframe_of(table: pa.Table) -> DataFrame:
     return TableDataFrame(table, session)
 
 
-def table_of_output(table: pa.Table, number: int | None) -> pa.Table:
-    """The rows of one side output; None: of the main output."""
-    schema, outputs = spark_schema(table), table.column(OUTPUT_COLUMN)
-    is_selected = _compute.is_null(outputs) if number is None else _compute.equal(outputs, number)
-    is_selected = _compute.fill_null(is_selected, False)
-    selected = np.flatnonzero(is_selected.to_numpy())
-    ends = np.searchsorted(selected, np.cumsum([0, *partition_rows(table)]))
-    counts: list[int] = np.diff(ends).tolist()
-    rows = table.filter(is_selected)
-    if number is None:
-        sides = {OUTPUT_COLUMN, *(name for name in table.column_names if name.startswith(rows_column(0)[:-1]))}
-        columns = StructType([field for field in schema.fields if field.name not in sides])
-        return _with_metadata(rows.select(columns.names), columns, counts)
-    inner: Any = schema[rows_column(number)].dataType
+def table_of_stream(table: pa.Table, number: int, column: str = INPUT_COLUMN) -> pa.Table:
+    """The rows of one of several streams that are side by side; `column` has the numbers of the streams."""
+    rows, counts = _filtered(table, _compute.equal(table.column(column), number))
+    inner: Any = spark_schema(table)[rows_column(number)].dataType
     structs: Any = rows.column(rows_column(number)).combine_chunks()
     columns = StructType(inner.fields)
     arrow = to_arrow_schema(columns, timezone="UTC")
     flat = pa.Table.from_arrays(structs.flatten(), names=columns.names).cast(arrow)
     return _with_metadata(flat, columns, counts)
+
+
+def table_of_output(table: pa.Table, number: int | None) -> pa.Table:
+    """The rows of one side output; None: of the main output."""
+    if number is not None:
+        return table_of_stream(table, number, OUTPUT_COLUMN)
+    rows, counts = _filtered(table, _compute.is_null(table.column(OUTPUT_COLUMN)))
+    sides = {OUTPUT_COLUMN, *(name for name in table.column_names if name.startswith(rows_column(0)[:-1]))}
+    columns = StructType([field for field in spark_schema(table).fields if field.name not in sides])
+    return _with_metadata(rows.select(columns.names), columns, counts)
+
+
+def _filtered(table: pa.Table, is_selected: Any) -> tuple[pa.Table, list[int]]:
+    """The rows for which it is true, and how many each partition has of them."""
+    is_selected = _compute.fill_null(is_selected, False)
+    selected = np.flatnonzero(is_selected.to_numpy())
+    ends = np.searchsorted(selected, np.cumsum([0, *partition_rows(table)]))
+    counts: list[int] = np.diff(ends).tolist()
+    return table.filter(is_selected), counts
 
 
 def _with_metadata(table: pa.Table, schema: StructType, counts: Sequence[int]) -> pa.Table:

@@ -140,6 +140,45 @@ def test_streams_of_one_last_operator_are_one_query_and_its_state_is_kept_once(
     assert [path.name for path in tmp_path.iterdir() if path.name[0] not in "._"] == ["sums"]
 
 
+def test_streams_of_the_same_sources_without_operators_are_one_query(
+    env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    env.set_checkpoint_storage(str(tmp_path)).set_parallelism(1)
+    rows: dict[str, list[Any]] = {"halves": [], "twice": []}
+
+    def kept(name: str) -> ForeachBatchSink:
+        return ForeachBatchSink(lambda df, batch: rows[name].extend(tuple(row) for row in df.collect()))
+
+    for numbers in ([1, 2, 3], [4]):
+        source = env.from_collection(numbers, Types.LONG())
+        divided = source.process(Divided(), Types.LONG())
+        divided.get_side_output(SMALL).print("small")
+        source.map(lambda x: (x / 2, str(x)), "half double, text string").sink_to(kept("halves"))
+        united = source.union(source.map(lambda x: -x, Types.LONG()))
+        united.print("united")
+        united.sink_to(kept("twice"))
+        client = env.execute_async("branches")
+        assert isinstance(client, VarviteStreamingQuery), "one query"
+        client.awaitTermination()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("small")] == ["small> 1", "small> 2", "small> 3", "small> 4"]
+    of_union = [f"united> {sign * x}" for x in (1, 2, 3, 4) for sign in (1, -1)]
+    assert sorted(line for line in lines if line.startswith("united")) == sorted(of_union)
+    assert rows["halves"] == [(0.5, "1"), (1.0, "2"), (1.5, "3"), (2.0, "4")]
+    assert sorted(rows["twice"]) == [(x,) for x in (-4, -3, -2, -1, 1, 2, 3, 4)]
+    assert [path.name for path in tmp_path.iterdir() if path.name[0] not in "._"] == ["branches"]
+
+
+def test_a_step_of_one_branch_that_fails_names_itself_and_nothing_is_written(env: StreamExecutionEnvironment) -> None:
+    written: list[int] = []
+    source = env.from_collection([1, 0], Types.LONG())
+    source.sink_to(ForeachBatchSink(lambda df, batch: written.append(df.count())))
+    source.map(lambda x: 1 / x, Types.DOUBLE()).name("divide").print()
+    with pytest.raises(UserFunctionError, match=r"division by zero.*in step divide"):
+        env.execute("fails")
+    assert written == []
+
+
 def test_rows_and_windows_have_several_outputs(env: StreamExecutionEnvironment) -> None:
     windows = env.from_collection(["a", "b", "a"], Types.STRING()).key_by(lambda x: x, Types.STRING()).count_window(1)
     counts = windows.reduce(lambda a, b: a)
