@@ -31,6 +31,7 @@ from varvite.datastream.formats.csv import CsvRowDeserializationSchema, CsvRowSe
 from varvite.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from varvite.datastream.functions import ProcessFunction, ProcessWindowFunction
 from varvite.datastream.window import TumblingEventTimeWindows
+from varvite.spark_integration.api.query import VarviteStreamingQuery
 from varvite.storage.errors import InvalidRequestError, UserFunctionError
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
@@ -148,6 +149,33 @@ def test_exactly_once_is_a_transaction_per_batch(env: StreamExecutionEnvironment
         stream.map(lambda text: f"got {text}", Types.STRING()).sink_to(builder.build())
         env.execute("exact")
     assert kafka.values(target) == [f"got {n}" for n in range(10)]
+
+
+def test_branches_of_a_topic_go_to_two_topics_in_one_transaction(
+    env: StreamExecutionEnvironment, kafka: Kafka, tmp_path: Path
+) -> None:
+    source, large, small = (kafka.new_topic(1) for _ in range(3))
+    env.get_checkpoint_config().set_checkpoint_storage(f"file://{tmp_path}/state")
+
+    def written(topic: str) -> Any:
+        records = KafkaRecordSerializationSchema.builder().set_topic(topic)
+        records.set_value_serialization_schema(SimpleStringSchema())
+        builder = KafkaSink.builder().set_bootstrap_servers(kafka.servers).set_record_serializer(records.build())
+        return builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_transactional_id_prefix("two").build()
+
+    for begin in (0, 10):
+        kafka.put(source, *({"value": str(n)} for n in range(begin, begin + 10)))
+        stream = read(env, source_builder(kafka, source).set_bounded(LATEST))
+        stream.filter(lambda text: int(text) % 10 > 4).sink_to(written(large))
+        stream.filter(lambda text: int(text) % 10 < 5).map(lambda text: text, Types.STRING()).sink_to(written(small))
+        client = env.execute_async("branches")
+        assert isinstance(client, VarviteStreamingQuery), "one query, so that its sinks can share a transaction"
+        client.awaitTermination()
+    assert kafka.values(large) == [str(n) for n in (5, 6, 7, 8, 9, 15, 16, 17, 18, 19)]
+    assert kafka.values(small) == [str(n) for n in (0, 1, 2, 3, 4, 10, 11, 12, 13, 14)]
+    # A record of a commit comes at the end of each transaction: so the offsets in both topics have one gap each.
+    assert [m.offset() for m in kafka.messages(large)] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert [m.offset() for m in kafka.messages(small)] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
 
 
 def numbers(kafka: Kafka, *, partitions: int = 2) -> str:
