@@ -31,6 +31,8 @@ from tests.workers.standalone_cluster import standalone_cluster
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[3]
 KEYS = "abcdef"
+SINKS = ("spark", "driver")
+"""Its rows are cached, or come to the driver with the summaries."""
 
 
 def write_input(directory: Path, batches: int) -> list[list[tuple[str, int]]]:
@@ -47,11 +49,16 @@ def write_input(directory: Path, batches: int) -> list[list[tuple[str, int]]]:
 
 
 def run_driver(
-    directory: Path, master: str, scenario: str, pauses: Mapping[str, Mapping[int, str]], conf: Mapping[str, str]
+    directory: Path,
+    master: str,
+    scenario: str,
+    pauses: Mapping[str, Mapping[int, str]],
+    conf: Mapping[str, str],
+    sink: str,
 ) -> list[dict[str, Any]]:
     """One run of `tests.spark.drivers.fault_driver` to its end; what Spark's listeners were told."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *(p for p in sys.path if p)])}
-    environment |= {"PYSPARK_PYTHON": sys.executable, "FAULT_PAUSES": json.dumps(pauses)}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "FAULT_PAUSES": json.dumps(pauses), "FAULT_SINK": sink}
     settings = [f"{key}={value}" for key, value in conf.items()]
     command = [sys.executable, "-m", "tests.spark.drivers.fault_driver", str(directory), master, scenario, *settings]
     with (directory / "driver.log").open("ab") as log:
@@ -80,7 +87,8 @@ def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.rare
-def test_of_a_task_and_its_speculative_copy_only_one_is_in_state_and_output(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sink", SINKS)
+def test_of_a_task_and_its_speculative_copy_only_one_is_in_state_and_output(tmp_path: Path, sink: str) -> None:
     """Spark copies a task only to another host, so the workers have hosts of their own."""
     batches = write_input(tmp_path, 7)
     # The copy is first; or both end together, which leaves two answers that both are complete. An execution that waits
@@ -99,7 +107,7 @@ def test_of_a_task_and_its_speculative_copy_only_one_is_in_state_and_output(tmp_
         "spark.executor.memory": "512m",
     }
     with standalone_cluster(tmp_path / "cluster", workers=2) as cluster:
-        events = run_driver(tmp_path, cluster.url, "speculation", pauses, conf)
+        events = run_driver(tmp_path, cluster.url, "speculation", pauses, conf, sink)
     paused = [(uid, v) for uid, found in pauses.items() for v in found]
     for uid, v in paused:
         assert note(tmp_path / "notes" / uid, "second", v).exists(), f"the task of {uid} was not copied"
@@ -107,7 +115,8 @@ def test_of_a_task_and_its_speculative_copy_only_one_is_in_state_and_output(tmp_
     check(tmp_path, batches)
 
 
-def test_executors_that_come_go_and_die_leave_state_and_output_right(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sink", [SINKS[0], pytest.param(SINKS[1], marks=pytest.mark.rare)])
+def test_executors_that_come_go_and_die_leave_state_and_output_right(tmp_path: Path, sink: str) -> None:
     """Idle ones go and others come (dynamic allocation); one is killed while it executes, with its shuffle files."""
     batches = write_input(tmp_path, 6)
     pauses = {UID: {42: UNTIL_RELEASED}, FOLLOWING: {51: UNTIL_RELEASED}}
@@ -124,7 +133,7 @@ def test_executors_that_come_go_and_die_leave_state_and_output_right(tmp_path: P
         "spark.dynamicAllocation.maxExecutors": "2",
         "spark.executor.memory": "512m",
     }
-    events = run_driver(tmp_path, "local-cluster[2,1,1024]", "executors", pauses, conf)
+    events = run_driver(tmp_path, "local-cluster[2,1,1024]", "executors", pauses, conf, sink)
     for uid, v in ((UID, 42), (FOLLOWING, 51)):
         assert note(tmp_path / "notes" / uid, "killed", v).exists()
         assert note(tmp_path / "notes" / uid, "second", v).exists()

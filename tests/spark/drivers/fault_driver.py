@@ -4,7 +4,8 @@ It has two chained operators, `UID` and `FOLLOWING`; what pauses them is in dire
 
 `python -m tests.spark.drivers.fault_driver <directory> <master> <scenario> [key=value ...]`. The input lies in
 `<directory>/input`; the rows of each batch that the sink has got are written to `<directory>/sink`. The scenario says
-what happens between and in batches; pauses of the function and settings of Spark come from the test.
+what happens between and in batches; pauses of the function and settings of Spark come from the test. If FAULT_SINK is
+`driver`, the rows of the second operator come to the driver with the summaries.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.spark.conftest import SETTINGS
 from tests.spark.functions.tokens import FOLLOWED_OUTPUT, TOKEN_OUTPUT, FollowingTokens, Tokens, note, wait_for
 from tests.spark.keyed_jobs import INPUT, UID
 from varvite import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
+from varvite.spark_integration.connectors.sink import ForeachBatchSink
 from varvite.spark_integration.messages.protocol import LOST_BLOCK
 
 FOLLOWING = "following"
@@ -131,7 +133,9 @@ def main(directory: Path, master: str, scenario: str, conf: dict[str, str]) -> N
     followed = tokens.key_by("k").process(second, FOLLOWED_OUTPUT, uid=FOLLOWING)
 
     def run() -> None:
-        writer = followed.foreach_batch(sink).query_name("job").trigger(availableNow=True)
+        writes = ForeachBatchSink(sink)
+        writes.brings_rows_to_driver = os.environ["FAULT_SINK"] == "driver"
+        writer = followed.foreach_batch(writes).query_name("job").trigger(availableNow=True)
         writer.option("checkpointLocation", str(directory / "checkpoint")).start().awaitTermination()
 
     run_to_the_end(run)
