@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.spark_integration.connectors.driver_sinks.spark_sinks import CONSOLE, MEMORY, ConsoleSink, MemorySink
+from varvite.spark_integration.connectors.files.catalog_table import BATCH_COLUMN
 from varvite.spark_integration.connectors.files.file_sink import FileSink, check_format
 from varvite.spark_integration.connectors.kafka.settings import arguments_of_options
 from varvite.spark_integration.connectors.kafka.sink import KafkaSink
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from varvite.spark_integration.connectors.files.catalog_table import CatalogTable
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.plan.job import JobPlan
 
 KAFKA: Final = "kafka"
 DELTA: Final = "delta"
-BATCH_COLUMN: Final = "batch_id"
-"""Readers of files see the batch's directory as this partition column."""
 _WITHOUT_PATH: Final = (KAFKA, CONSOLE, MEMORY)
 
 
@@ -39,6 +39,8 @@ def sink_of_format(
     options: dict[str, Any],
     path: str | None,
     partition_by: Sequence[str],
+    *,
+    table: CatalogTable | None = None,
 ) -> Sink:
     """The sink of a format.
 
@@ -49,6 +51,7 @@ def sink_of_format(
         options: Of the format.
         path: Directory of the output, if it has one.
         partition_by: Columns that partition it.
+        table: Of Spark's catalogue, whose files these are, if there is one.
 
     Raises:
         InvalidRequestError: These do not fit the format.
@@ -69,7 +72,8 @@ def sink_of_format(
         raise InvalidRequestError(
             f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
         )
-    return FileSink(
+    sink = FileSink if table is None else table.sink
+    return sink(
         spark,
         name,
         path,

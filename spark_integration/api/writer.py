@@ -23,6 +23,7 @@ from varvite.spark_integration.api.query import (
 )
 from varvite.spark_integration.api.session import check_worker_python, is_one_machine
 from varvite.spark_integration.connectors.driver_sinks.spark_sinks import ForeachSink
+from varvite.spark_integration.connectors.files.catalog_table import CatalogTable, catalog_table
 from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varvite.spark_integration.connectors.heartbeats.heartbeat import with_heartbeat
 from varvite.spark_integration.connectors.heartbeats.source_marker import settle_heartbeat
@@ -42,6 +43,7 @@ from varvite.spark_integration.plan.job import (
     JobPlan,
     check_bounds,
     check_generic_types,
+    check_key_groups,
     check_parallelism,
     check_query_name,
     check_streaming,
@@ -67,7 +69,6 @@ if TYPE_CHECKING:
 
     from varvite.spark_integration.options.job_config import JobConfig
     from varvite.spark_integration.options.levels import OptionLevel
-    from varvite.spark_integration.plan.operator import OperatorPlan
     from varvite.spark_integration.plan.transformations import GraphSettings
 
 
@@ -136,6 +137,7 @@ class StreamWriter:
         self._sink: Sink | None = None
         self._format: str | None = None
         self._partition_by: list[str] = []
+        self._table: CatalogTable | None = None
 
     def foreach_batch(self, func: Callable[[DataFrame, int], None] | Sink) -> StreamWriter:
         """Write with a function of (rows, batch id), or with a `Sink`.
@@ -186,14 +188,29 @@ class StreamWriter:
         self._sink, self._format = ForeachSink(f), None
         return self
 
-    def to_table(self, table_name: str, **options: Any) -> VarviteStreamingQuery:
-        """Not possible: tables of Spark's catalogue have no transaction. Raises `InvalidRequestError` always."""
-        del options
-        raise InvalidRequestError(
-            f"toTable({table_name!r}): write to a table exactly once with format('delta') and a path, with an "
-            "IcebergSink or a PostgresSink (docs/guide/tables.md); or at least once, with "
-            f"foreach_batch(lambda rows, batch: rows.writeTo({table_name!r}).append())"
-        )
+    def to_table(
+        self,
+        table_name: str,
+        format: str | None = None,  # noqa: A002  Spark's name
+        outputMode: str | None = None,  # noqa: N803  Spark's spelling
+        partitionBy: str | Sequence[str] | None = None,  # noqa: N803
+        queryName: str | None = None,  # noqa: N803
+        **options: Any,
+    ) -> VarviteStreamingQuery:
+        """Start the query and write to a table of files of Spark's catalogue, exactly once; made if there is none.
+
+        The table has the column `batch_id` beside those of the output. Raises `InvalidRequestError` if it has others,
+        or is no table of files; and as `start`.
+        """
+        said: Any = ((self.output_mode, outputMode), (self.query_name, queryName), (self.partition_by, partitionBy))
+        for method, value in said:
+            if value is not None:
+                method(value)
+        self.options(**options)
+        spark, schema = self._environment.spark, self._transformation.elements.schema
+        self._table = table = catalog_table(spark, table_name, format or self._format, schema, self._partition_by)
+        self._partition_by = list(table.partition_by)
+        return self.format(table.file_format).start(table.location)
 
     def partition_by(self, *columns: str | Sequence[str]) -> StreamWriter:
         """Partition files, or a Delta table that is made, by these columns, as Spark's `partitionBy`."""
@@ -330,7 +347,7 @@ class StreamWriter:
         parallelism = default_parallelism(spark, self._levels())
         graph = plan_graph(self._main, self._environment.graph_settings.with_parallelism(parallelism), self._sides)
         check_generic_types(job, graph.operators, graph.sources, allowed=config.generic_types)
-        _check_key_groups(graph.operators, config.max_parallelism)
+        check_key_groups(graph.operators, config.max_parallelism)
         rows = input_rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
         java_rows: Any = rows._jdf  # noqa: SLF001  as in `dataframe_source`
         analyzed = java_rows.queryExecution().analyzed()
@@ -411,7 +428,8 @@ class StreamWriter:
     def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:
         path = path or take_option(options, "path")
         if self._format is not None:
-            return sink_of_format(self._format, spark, plan, options, path and str(path), self._partition_by)
+            path, table = path and str(path), self._table
+            return sink_of_format(self._format, spark, plan, options, path, self._partition_by, table=table)
         if self._sink is None:
             raise InvalidRequestError("nothing says where the rows go: call foreach_batch(...) or format(...)")
         unused = [*sorted(options), *(["path"] if path else []), *(["partition_by"] if self._partition_by else [])]
@@ -474,16 +492,6 @@ def location_of_session(root: str | None, job: str) -> str | None:
 def trigger_every(interval_ms: int | None) -> dict[str, Any]:
     """Spark's trigger for an interval; empty without one."""
     return {} if interval_ms is None else {"processingTime": f"{interval_ms} milliseconds"}
-
-
-def _check_key_groups(operators: Sequence[OperatorPlan], max_parallelism: int) -> None:
-    for operator in operators:
-        if (operator.parallelism or 1) > max_parallelism:
-            raise InvalidRequestError(
-                f"the operator's parallelism is {operator.parallelism}, but there are only {max_parallelism} key "
-                "groups (max parallelism)",
-                operator=operator.uid,
-            )
 
 
 def _check_not_running(spark: SparkSession, job: str) -> None:

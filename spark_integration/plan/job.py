@@ -151,6 +151,17 @@ def check_query_name(name: str | None) -> str:
     return check_job_name(name)
 
 
+def check_key_groups(operators: Iterable[OperatorPlan], max_parallelism: int) -> None:
+    """Raise `InvalidRequestError` if an operator has more partitions than there are key groups."""
+    for operator in operators:
+        if (operator.parallelism or 1) > max_parallelism:
+            raise InvalidRequestError(
+                f"the operator's parallelism is {operator.parallelism}, but there are only {max_parallelism} key "
+                "groups (max parallelism)",
+                operator=operator.uid,
+            )
+
+
 def check_parallelism(parallelism: int | None, default: int, max_parallelism: int) -> int:
     """Partitions of every operator: as configured, else the default, at most as many as key groups."""
     return min(default, max_parallelism) if parallelism is None else parallelism

@@ -148,5 +148,62 @@ def test_what_does_not_fit_is_refused_before_the_query_starts(stream: FileStream
             run(writer, tmp_path)
     with pytest.raises(InvalidRequestError, match="view with the name of the query"):
         run(numbered_writer(stream, tmp_path).format("memory"), tmp_path, "a-b")
+
+
+@pytest.fixture
+def table(spark: SparkSession) -> Iterator[str]:
+    """Name of a table that is not there."""
+    name = f"t_{uuid.uuid4().hex}"
+    yield name
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def to_table(writer: StreamWriter, directory: Path, name: str, **arguments: Any) -> None:
+    writer = writer.trigger(availableNow=True).option("checkpointLocation", str(directory / "checkpoint"))
+    writer.toTable(name, queryName="numbered", **arguments).awaitTermination()
+
+
+@pytest.mark.parametrize("file_format", [None, "json"])
+def test_a_table_of_the_catalogue_is_made_and_written_as_by_spark(
+    spark: SparkSession, stream: FileStream, tmp_path: Path, table: str, file_format: str | None
+) -> None:
+    expected: list[tuple[Any, ...]] = []
+    for number in range(2):
+        stream.add(json.dumps({"k": "later", "v": number}))
+        to_table(numbered_writer(stream, tmp_path), tmp_path, table, format=file_format)
+        seen = spark.sql(f"SELECT k, n FROM {table}").collect()
+        assert len(seen) > len(expected), "rows of the second run are seen by a session that has read the table"
+        expected = [tuple(row) for row in seen]
+    assert sorted(n for k, n in expected if k == "later") == [1, 2]
+    assert spark.table(table).columns == ["k", "n", "batch_id"]
+    own = stream.read().writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "own"))
+    own.toTable(f"{table}_own").awaitTermination()
+    assert spark.table(f"{table}_own").count() == len(expected)
+    spark.sql(f"DROP TABLE {table}_own")
+
+
+def test_a_partitioned_table_that_is_there_is_written(
+    spark: SparkSession, stream: FileStream, tmp_path: Path, table: str
+) -> None:
+    spark.sql(f"CREATE TABLE {table} (n BIGINT, k STRING, batch_id INT) USING parquet PARTITIONED BY (k, batch_id)")
+    to_table(numbered_writer(stream, tmp_path), tmp_path, table)
+    assert "k=" in spark.table(table).inputFiles()[0]
+    counts = spark.sql(f"SELECT k, max(n) FROM {table} GROUP BY k").collect()
+    assert len(counts) > 1
+    with pytest.raises(InvalidRequestError, match=r"partitioned by \['k'\], not by \['n'\]"):
+        to_table(numbered_writer(stream, tmp_path), tmp_path, table, partitionBy="n")
+
+
+def test_what_is_no_table_of_files_is_refused(
+    spark: SparkSession, stream: FileStream, tmp_path: Path, table: str
+) -> None:
     with pytest.raises(InvalidRequestError, match="writeTo"):
-        numbered_writer(stream, tmp_path).toTable("t")
+        to_table(numbered_writer(stream, tmp_path), tmp_path, table, format="delta")
+    assert not spark.catalog.tableExists(table)
+    spark.range(1).createOrReplaceTempView(f"{table}_view")
+    with pytest.raises(InvalidRequestError, match="view is no table of files"):
+        to_table(numbered_writer(stream, tmp_path), tmp_path, f"{table}_view")
+    spark.catalog.dropTempView(f"{table}_view")
+    spark.sql(f"CREATE TABLE {table} (k STRING, n STRING) USING parquet")
+    with pytest.raises(InvalidRequestError, match="has the columns"):
+        to_table(numbered_writer(stream, tmp_path), tmp_path, table)
