@@ -3,8 +3,7 @@
 They do for sinks that bring all rows to the driver anyway. So there is one Spark job, and no cache, if the rows are few
 enough. Their size is known after the batch only; so it is expected from the batch before.
 
-Invariants: I10 (rows in the driver are limited by size; Spark's own limit holds for a batch that is much larger than
-the one before).
+Invariants: I10 (rows in the driver are limited by size: tasks drop what is more, and the batch is executed again).
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from typing import Final
 
 from varvite.spark_integration.connectors.output.rows import SMALL_BYTES
 
+ANSWER_MAX_BYTES: Final = 4 * SMALL_BYTES
+"""Rows of an answer that the tasks send to the driver at most; each partition has an equal part."""
 GROWTH: Final = 2
 """The answer of the next batch may be as many times as large as that of the last one."""
 REST_BATCHES: Final = 100

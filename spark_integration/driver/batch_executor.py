@@ -19,13 +19,11 @@ from varvite.spark_integration.driver.arrow_batch_limit import ArrowBatchLimit
 from varvite.spark_integration.driver.operator_executor import (
     LOCAL_LEVEL,
     MULTI_EXECUTOR_LEVEL,
-    RESULT_LIMIT,
-    BatchRedoError,
+    AnswerTooLargeError,
     OperatorExecutor,
     OperatorResult,
     chained_rows,
     check_executed,
-    collected_partitions,
     winner_rows,
 )
 from varvite.spark_integration.driver.operator_requests import operator_request
@@ -224,15 +222,11 @@ class BatchExecutor:
         if not results:
             if self._prepared_rows is None:
                 raise InvariantError("no attempt was made yet")
-            self._note_size(self._prepared_rows)
             return self._prepared_rows
         last: Any = results[-1]
-        self._note_size(last.answer)
-        return winner_rows(last, self._plan.output_schema)
-
-    def _note_size(self, cached: DataFrame) -> None:
         if self._may_collect:
-            self._past_answers = self._past_answers.after(estimated_bytes(cached))
+            self._past_answers = self._past_answers.after(estimated_bytes(last.answer))
+        return winner_rows(last, self._plan.output_schema)
 
     def learn(self, summaries: Sequence[OperatorSummaries]) -> None:
         """Adapt the next batch to a batch that has ended."""
@@ -321,10 +315,11 @@ class BatchExecutor:
         comes_to_driver = self._may_collect and self._past_answers.is_next_small
         if any(plan.input is not None and plan.input.preparation is not None for plan in self._plan.operators):
             rows = self._operator_executor.keep(rows)
-        is_whole = not self._plan.operators and not comes_to_driver
-        prepared = self._apply_preparation(rows, self._chain_place(), reports, is_whole=is_whole)
+        prepared = self._apply_preparation(rows, self._chain_place(), reports, is_whole=not self._plan.operators)
         if not self._plan.operators:
-            self._run_without_operators(prepared, reports, comes_to_driver=comes_to_driver)
+            cached, self._input_rows = self._operator_executor.cache(prepared)
+            self._prepared_rows = without_failures(cached)
+            raise_failures(reports.failures.value)
         results: list[OperatorResult] = []
         for plan, request in zip(self._plan.operators, requests, strict=True):
             if plan.input is not None:
@@ -336,44 +331,16 @@ class BatchExecutor:
             task = plan, read, request, self._functions[plan.uid], reports.executions
             try:
                 if comes_to_driver and plan is self._plan.operators[-1]:
-                    with self._room_in_driver():
-                        collected = self._operator_executor.run_to_driver(*task)
+                    collected = self._operator_executor.run_to_driver(*task)
                     self._output_table = output_table(self._plan.output_schema, collected.rows)
                     return [*results, collected]
                 results.append(self._operator_executor.run(*task))
+            except AnswerTooLargeError:
+                self._past_answers = self._past_answers.after_refusal()
+                raise
             finally:
                 raise_failures(reports.failures.value)
         return [*results]
-
-    def _run_without_operators(
-        self, prepared: DataFrame, reports: AttemptAccumulators, *, comes_to_driver: bool
-    ) -> None:
-        """Execute the functions of a job without operators."""
-        assert self._operator_executor is not None  # noqa: S101  `_run` has it
-        try:
-            if comes_to_driver:
-                with self._room_in_driver():
-                    partitions = collected_partitions(prepared)
-                self._output_table = output_table(self._plan.output_schema, partitions)
-                self._input_rows = self._output_table.num_rows
-            else:
-                cached, self._input_rows = self._operator_executor.cache(prepared)
-                self._prepared_rows = without_failures(cached)
-        finally:
-            raise_failures(reports.failures.value)
-
-    @contextmanager
-    def _room_in_driver(self) -> Iterator[None]:
-        """Collect rows within it. Raises `BatchRedoError` if they are more than the driver takes."""
-        try:
-            yield
-        except Exception as error:
-            if RESULT_LIMIT not in str(error):
-                raise
-            self._past_answers = self._past_answers.after_refusal()
-            raise BatchRedoError(
-                f"the rows for the sink are more than {RESULT_LIMIT}; the batch is executed again, and they are cached"
-            ) from error
 
     def _met(
         self, read: OperatorInput, rows: DataFrame, results: Sequence[OperatorResult], reports: AttemptAccumulators

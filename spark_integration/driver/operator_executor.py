@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import StorageLevel
 
 from varvite.changelog.commit.batch_result import by_operator
+from varvite.spark_integration.driver.answer_size import ANSWER_MAX_BYTES
 from varvite.spark_integration.elements.arrow_rows import quoted
 from varvite.spark_integration.elements.arrow_task import map_in_arrow
 from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
@@ -55,11 +56,13 @@ LIST_LENGTH_MIN: Final = 16
 """IN lists are padded to this length. Above `spark.sql.optimizer.inSetConversionThreshold` (10) they are data; below it
 they are generated code, which is compiled anew for each batch."""
 
-_PARTITION_ID: Final = f"spark_partition_id() AS {PARTITION_COLUMN}"
-
 
 class BatchRedoError(DidNotHappenError):
     """This attempt of the batch cannot be committed, nothing was written: execute it again."""
+
+
+class AnswerTooLargeError(BatchRedoError):
+    """The driver does not take so large an answer; nothing was written: Spark's tasks execute the batch again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +188,21 @@ class OperatorExecutor:
 
         Raises:
             UserErrorRaised: the user's function raised.
+            AnswerTooLargeError: There are more rows than the driver takes.
             BatchRedoError: As `run`.
         """
-        batches = _collected(self._answer(plan, rows, request, function, executed), request)
+        max_bytes = ANSWER_MAX_BYTES // request.operator.parallelism
+        try:
+            batches = _collected(self._answer(plan, rows, request, function, executed, max_bytes), request)
+        except Exception as error:
+            if RESULT_LIMIT not in str(error):
+                raise
+            raise _too_large(request, RESULT_LIMIT) from error
         encoded, partitions = split_answers(batches)
-        return TableResult(checked_answers(decode_summaries(encoded), request, self._inbox), partitions)
+        checked = checked_answers(decode_summaries(encoded), request, self._inbox)
+        if sum(batch.num_rows for batch in chain.from_iterable(partitions)) < checked.total("rows_out"):
+            raise _too_large(request, f"{max_bytes} bytes of a partition")
+        return TableResult(checked, partitions)
 
     def _answer(
         self,
@@ -198,6 +211,7 @@ class OperatorExecutor:
         request: BatchRequest,
         function: ShippedFunction,
         executed: Accumulator[list[ExecutionNote]],
+        answer_max_bytes: int | None = None,
     ) -> DataFrame:
         """The output rows and the summaries of an operator, executed when they are read."""
         columns_read: Sequence[str] = ("*",)
@@ -218,7 +232,7 @@ class OperatorExecutor:
             keyed = keyed if in_order is None else keyed.sortWithinPartitions(quoted(in_order))
         else:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor, in_order)
-        pump = Pump(encode_message(request), function, executed)
+        pump = Pump(encode_message(request), function, executed, answer_max_bytes=answer_max_bytes)
         return map_in_arrow(keyed, pump, answer_struct(plan.output_schema))
 
     def cache(self, rows: DataFrame) -> tuple[DataFrame, int]:
@@ -245,7 +259,7 @@ class OperatorExecutor:
         driver.
         """
         if self._has_copies:
-            rows = rows.selectExpr("*", _PARTITION_ID)
+            rows = rows.selectExpr("*", f"spark_partition_id() AS {PARTITION_COLUMN}")
             if partitions is None:
                 rows = rows.repartition(PARTITION_COLUMN)
             else:
@@ -278,14 +292,13 @@ def collected_batches(rows: Any) -> list[pa.RecordBatch]:
     return batches
 
 
-def collected_partitions(rows: DataFrame) -> list[list[pa.RecordBatch]]:
-    """The rows of a DataFrame in the driver, by its partitions; those without rows at the end are left out."""
-    partitions: list[list[pa.RecordBatch]] = []
-    for batch in collected_batches(rows.selectExpr("*", _PARTITION_ID)):
-        number = batch.column(PARTITION_COLUMN)[0].as_py()
-        partitions.extend([] for _ in range(len(partitions), number + 1))
-        partitions[number].append(batch)
-    return partitions
+def _too_large(request: BatchRequest, limit: str) -> AnswerTooLargeError:
+    return AnswerTooLargeError(
+        f"the rows for the sink are more than {limit}; the batch is executed again, and they are cached",
+        operator=request.operator.operator,
+        batch=request.batch,
+        epoch=request.epoch,
+    )
 
 
 def split_answers(

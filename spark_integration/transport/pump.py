@@ -30,6 +30,7 @@ from varvite.spark_integration.elements.arrow_task import freeze_modules, prompt
 from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
+    SUMMARY_COLUMN,
     BatchRequest,
     TaskRequest,
     decode_message,
@@ -82,6 +83,8 @@ class Pump:
         function: ShippedFunction,
         executions: Accumulator[list[ExecutionNote]] | None = None,
         launch: WorkerLaunch | None = None,
+        *,
+        answer_max_bytes: int | None = None,
     ) -> None:
         """Makes the function; it runs in Spark's Python worker.
 
@@ -90,7 +93,9 @@ class Pump:
             function: The user's function; its bytes are read only if a worker lacks them.
             executions: Gets an `ExecutionNote` for each execution, if given.
             launch: How workers are made; by default varvite's state workers.
+            answer_max_bytes: Rows of an answer that is larger are dropped, the summary is not; None: no limit.
         """
+        self._answer_max_bytes = answer_max_bytes
         self._request = request
         self._function = function
         self._executions = executions
@@ -107,7 +112,18 @@ class Pump:
         connector = WorkerConnector(executor_home(os.environ), self._launch)
         note = None if self._executions is None else self._executions.add
         opening = Opening(task=task, environment=task_environment(context))
-        yield from stream(connector, opening, self._function, promptly(batches), note)
+        answer = stream(connector, opening, self._function, promptly(batches), note)
+        yield from answer if self._answer_max_bytes is None else within(answer, self._answer_max_bytes)
+
+
+def within(answer: Iterator[pa.RecordBatch], max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The answer without the rows that are more than so many bytes, but with its summary."""
+    left_bytes = max_bytes
+    for batch in answer:
+        is_summary = batch.column(SUMMARY_COLUMN).null_count < batch.num_rows
+        left_bytes -= 0 if is_summary else batch.nbytes
+        if is_summary or left_bytes >= 0:
+            yield batch
 
 
 def task_environment(context: TaskContext) -> PumpEnvironment:

@@ -20,6 +20,7 @@ from varvite.spark_integration.connectors.output.table import output_table, plai
 from varvite.spark_integration.connectors.running_query import RunningQuery
 from varvite.spark_integration.driver.operator_executor import (
     RESULT_LIMIT,
+    AnswerTooLargeError,
     BatchRedoError,
     TableResult,
     checked_answers,
@@ -28,7 +29,7 @@ from varvite.spark_integration.driver.operator_executor import (
 from varvite.spark_integration.driver.placement.decision import is_one_process
 from varvite.spark_integration.driver.small_batches.batch_size import BatchSizes
 from varvite.spark_integration.driver.small_batches.partition_split import by_partition, in_order_of_time
-from varvite.spark_integration.driver.small_batches.partition_tasks import AnswerTooLargeError, PartitionTasks
+from varvite.spark_integration.driver.small_batches.partition_tasks import PartitionTasks
 from varvite.spark_integration.driver.small_batches.reading import BoundedReader
 from varvite.spark_integration.driver.small_batches.task_place import TaskPlaces
 from varvite.spark_integration.driver.small_batches.way import (

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_EXCEPTION, wait
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from varvite.spark_integration.driver.operator_executor import BatchRedoError
+from varvite.spark_integration.driver.operator_executor import AnswerTooLargeError
 from varvite.spark_integration.messages.protocol import SUMMARY_COLUMN
 from varvite.spark_integration.transport.pump import stream, task_request
 from varvite.spark_integration.transport.wire import Opening
@@ -36,10 +36,6 @@ _log: Final = logging.getLogger(__name__)
 FIRST_TASK_ATTEMPT: Final = 1 << 40
 """Larger than the numbers that Spark gives to its tasks."""
 _LOCAL_FAILURES: Final = re.compile(r"local\[[^,\]]+,\s*(\d+)\s*\]")
-
-
-class AnswerTooLargeError(BatchRedoError):
-    """The answer is larger than the driver takes: the batch is executed again, by Spark's tasks."""
 
 
 class PartitionAnswer(NamedTuple):

@@ -25,7 +25,7 @@ from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.common import Types
 from varvite.datastream import DataStream
 from varvite.spark_integration.api.query import VarviteStreamingQuery
-from varvite.spark_integration.driver import batch_executor
+from varvite.spark_integration.driver import batch_executor, operator_executor
 from varvite.spark_integration.driver.operator_executor import BatchRedoError
 from varvite.storage.errors import UserFunctionError
 
@@ -336,22 +336,21 @@ def test_a_state_worker_that_is_killed_in_a_batch_restores_and_goes_on(
     assert set(program.ways()) == {program.way_of_batches}
 
 
-@pytest.mark.parametrize("build", [running, stateless])
-def test_rows_that_come_to_the_driver_cost_one_spark_job(spark: SparkSession, tmp_path: Path, build: Any) -> None:
+def test_rows_that_come_to_the_driver_cost_one_spark_job(spark: SparkSession, tmp_path: Path) -> None:
     jobs, tracker = {}, spark.sparkContext.statusTracker()
     for way in (TASKS, COLLECTED):
         program = Program(spark, tmp_path / way, way)
         for batch in (*BATCHES, *BATCHES):
             program.add(*batch)
-        program.run(build)
+        program.run(running)
         assert program.query is not None
         jobs[way] = len(tracker.getJobIdsForGroup(str(program.query.runId)))
     assert jobs == {TASKS: 2 * 6, COLLECTED: 2 + 5}
 
 
-@pytest.mark.parametrize("build", [running, stateless])
+@pytest.mark.parametrize("limit", ["of Spark", "of varvite"])
 def test_a_batch_with_more_rows_than_the_driver_takes_is_executed_again_and_cached(
-    spark: SparkSession, tmp_path: Path, build: Any, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def count(sink: Kept, df: DataFrame, commit: SinkCommit) -> None:
         sink.batches[commit.batch] = [(df.count(),)]
@@ -362,9 +361,12 @@ def test_a_batch_with_more_rows_than_the_driver_takes_is_executed_again_and_cach
     for batch in (BATCHES[1], rows, BATCHES[1]):
         program.add(*batch)
     settings: Any = spark._jsc.sc().conf()
-    settings.set("spark.driver.maxResultSize", "30k")
+    if limit == "of Spark":
+        settings.set("spark.driver.maxResultSize", "30k")
+    else:
+        monkeypatch.setattr(operator_executor, "ANSWER_MAX_BYTES", 30_000)
     try:
-        found = program.run(build)
+        found = program.run(running)
     finally:
         settings.remove("spark.driver.maxResultSize")
     assert found == [[(2,)], [(1_998,)], [(2,)]]
