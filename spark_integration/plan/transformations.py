@@ -233,9 +233,9 @@ def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:
 
 
 def may_share_query(end: Transformation) -> bool:
-    """May the streams of a query have this end beside others? If it has no stateful operator and no watermark of Spark.
+    """Can one query write this end and others of the same sources? Not with stateful operators or Spark's watermarks.
 
-    Spark has one watermark for a query, and several inputs need one each.
+    Spark has one watermark for a query, and each of several inputs needs its own.
     """
     nodes = list(end.lineage())
     times = [node.event_time for node in nodes if isinstance(node, DataFrameSource)]
