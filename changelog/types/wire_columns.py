@@ -196,7 +196,9 @@ def bulk_reader(value_type: TypeInformation) -> Callable[[Sequence[bytes]], list
         return list  # the wire form is the stored form
     if not isinstance(value_type, WireType):
         return lambda wires: [from_wire(wire) for wire in wires]
-    load_all, decode = value_type.load_all, msgspec.msgpack.Decoder(list[value_type.wire_schema]).decode
+    schema: Any = value_type.wire_schema
+    of_array: Any = list[schema]
+    load_all, decode = value_type.load_all, msgspec.msgpack.Decoder(of_array).decode
     as_is = value_type.loads_itself
 
     def read(wires: Sequence[bytes]) -> list[Any]:

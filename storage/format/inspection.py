@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 from threading import Lock
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
@@ -17,8 +17,11 @@ _T = TypeVar("_T")
 _lock: Final = Lock()
 
 
-@cache
-def inspected(kind: _T) -> _T:
+@overload
+def inspected(kind: type[_T]) -> type[_T]: ...
+@overload
+def inspected(kind: Any) -> Any: ...
+def inspected(kind: Any) -> Any:
     """The same type, once msgspec has inspected all classes in it.
 
     Each type with classes goes through this before `decode`, `convert` or a `Decoder` gets it.
@@ -26,6 +29,11 @@ def inspected(kind: _T) -> _T:
     Raises:
         TypeError: msgspec does not support it.
     """
+    _inspect(kind)
+    return kind
+
+
+@cache
+def _inspect(kind: Any) -> None:
     with _lock:
         msgspec.msgpack.Decoder(kind)
-    return kind
