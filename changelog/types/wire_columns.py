@@ -17,6 +17,7 @@ import pyarrow.compute
 
 from varvite.changelog.types.wire import WireType
 from varvite.storage.format.frame import UNPARSABLE
+from varvite.storage.format.inspection import inspected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,9 +197,7 @@ def bulk_reader(value_type: TypeInformation) -> Callable[[Sequence[bytes]], list
         return list  # the wire form is the stored form
     if not isinstance(value_type, WireType):
         return lambda wires: [from_wire(wire) for wire in wires]
-    schema: Any = value_type.wire_schema
-    of_array: Any = list[schema]
-    load_all, decode = value_type.load_all, msgspec.msgpack.Decoder(of_array).decode
+    load_all, decode = value_type.load_all, msgspec.msgpack.Decoder(inspected(list[value_type.wire_schema])).decode
     as_is = value_type.loads_itself
 
     def read(wires: Sequence[bytes]) -> list[Any]:

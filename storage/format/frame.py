@@ -126,10 +126,10 @@ def decode_json(data: bytes | memoryview, record_type: Any, what: str, name: str
         CorruptDataError: it is not JSON, or not of that type.
     """
     try:
-        kind: Any = inspected(record_type)
-        return msgspec.json.decode(data, type=kind)
+        decoded: Any = msgspec.json.decode(data, type=inspected(record_type))
     except UNPARSABLE as error:
         raise CorruptDataError(f"{what} does not parse: {error}", object_name=name) from error
+    return decoded
 
 
 UNPARSABLE: Final = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
