@@ -100,7 +100,7 @@ def test_a_child_asks_the_storage_for_no_entry_that_the_driver_announces(moto_se
     with ChainRequests(moto_server.endpoint_url) as proxy:
         config = MaterializerConfig(
             storage_url=location, storage_options={**options, "endpoint_url": proxy.url}, job="job", interval_ms=None,
-            log_batches=40, poll_ms=20, working_directory=tmp_path / "work",
+            log_batches=40, poll_ms=100, working_directory=tmp_path / "work",
         )  # fmt: skip
         with start_materializer_process(config, log_path=tmp_path / "log", status_path=status) as child:
             deadline = time.monotonic() + PATIENCE_S
@@ -115,5 +115,6 @@ def test_a_child_asks_the_storage_for_no_entry_that_the_driver_announces(moto_se
     assert job.run.state.base is not None
     assert job.run.state.base.seq > 40
     assert 0 < proxy.lists < 10, "at its start, and for the collector"
-    assert proxy.gets < 20, "before the first announcement, and for the collector"
+    # Before the first announcement, for the collector, and where it looks just between a commit and its announcement.
+    assert proxy.gets < job.run.state.base.seq, "without announcements it is several for each entry"
     job.close()
