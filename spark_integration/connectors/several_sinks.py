@@ -41,7 +41,12 @@ class SeveralSinks(JobSink):
     """Writes each batch to several sinks, in the order that the module says, and else in their own."""
 
     def __init__(self, sinks: Iterable[Sink]) -> None:
-        self._outputs = in_order((None, sink) for sink in sinks)
+        self._keep((None, sink) for sink in sinks)
+
+    def _keep(self, outputs: Iterable[tuple[int | None, Sink]]) -> None:
+        """Keep the sinks of outputs, each of several ones by itself."""
+        flat = ((output, each) for output, sink in outputs for each in _each(sink))
+        self._outputs = in_order(flat)
         self.brings_rows_to_driver = all(sink.brings_rows_to_driver for sink in self.sinks)
 
     @property
@@ -105,8 +110,7 @@ class OutputSinks(SeveralSinks):
         Args:
             sinks: Each with the number of its side output; None for the main output.
         """
-        self._outputs = in_order((output, each) for output, sink in sinks for each in _each(sink))
-        self.brings_rows_to_driver = all(sink.brings_rows_to_driver for sink in self.sinks)
+        self._keep(sinks)
 
     def _rows_of(self, rows: DataFrame | pa.Table, output: int | None) -> DataFrame | pa.Table:
         return table_of_output(rows, output) if isinstance(rows, pa.Table) else rows_of_output(rows, output)
@@ -117,13 +121,11 @@ class StreamSinks(SeveralSinks):
 
     def __init__(self, sinks: Iterable[tuple[int, Sink]]) -> None:
         """Keep the sinks, each with the number of its stream."""
-        self._streams = [(number, each) for number, sink in sinks for each in _each(sink)]
-        self._outputs = in_order(self._streams)
-        self.brings_rows_to_driver = all(sink.brings_rows_to_driver for sink in self.sinks)
+        self._keep(sinks)
 
     def check_columns(self, schema: StructType) -> None:
-        for number, sink in self._streams:
-            columns: Any = schema[rows_column(number)].dataType
+        for number, sink in self._outputs:
+            columns: Any = schema[rows_column(number or 0)].dataType
             sink.check_columns(columns)
 
     def _rows_of(self, rows: DataFrame | pa.Table, output: int | None) -> DataFrame | pa.Table:

@@ -18,7 +18,7 @@ ANSWER_MAX_BYTES: Final = 4 * SMALL_BYTES
 GROWTH: Final = 2
 """The answer of the next batch may be as many times as large as that of the last one."""
 REST_BATCHES: Final = 100
-"""Batches whose rows are cached after one that was larger than the driver takes."""
+"""Batches whose answers stay with Spark after one that was larger than the driver takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

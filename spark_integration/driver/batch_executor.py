@@ -22,6 +22,7 @@ from varvite.spark_integration.driver.operator_executor import (
     AnswerTooLargeError,
     OperatorExecutor,
     OperatorResult,
+    OperatorTask,
     chained_rows,
     check_executed,
     winner_rows,
@@ -288,16 +289,20 @@ class BatchExecutor:
 
     def _prepared_inputs(self, rows: DataFrame, reports: AttemptAccumulators) -> dict[int, DataFrame]:
         """The prepared rows of the input, by the place of the operator that reads them."""
-        assert self._operator_executor is not None  # noqa: S101  a way is chosen after `prepare`
-        readers = {place: o.input.preparation for place, o in enumerate(self._plan.operators) if o.input is not None}
-        if any(readers.values()):
-            rows = self._operator_executor.keep(rows)
-        place, failures, latest = self._chain_place(), reports.failures, reports.latest_ms
-        inputs = {0: self._apply_preparation(rows, place, reports, is_whole=False)}
-        for reader, preparation in readers.items():
-            if preparation is not None:
-                inputs[reader] = preparation.apply(rows, place, failures, latest, is_whole=False)
+        rows = self._read_once(rows)
+        inputs = {0: self._apply_preparation(rows, self._chain_place(), reports, is_whole=False)}
+        for place, operator in enumerate(self._plan.operators):
+            if operator.input is not None and operator.input.preparation is not None:
+                inputs[place] = self._beside(operator.input.preparation, rows, reports)
         return inputs
+
+    def _read_once(self, rows: DataFrame) -> DataFrame:
+        """The rows of the input, which are kept if several operators read them."""
+        if self._operator_executor is None:
+            raise InvariantError("the session of the stream is not prepared")
+        if any(plan.input is not None and plan.input.preparation is not None for plan in self._plan.operators):
+            return self._operator_executor.keep(rows)
+        return rows
 
     def _rows_unless_combined(self) -> int | None:
         """More rows than any small batch has, if they are combined before they are counted; else None."""
@@ -313,8 +318,7 @@ class BatchExecutor:
         if self._operator_executor is None:
             raise InvariantError("the session of the stream is not prepared")
         comes_to_driver = self._may_collect and self._past_answers.is_next_small
-        if any(plan.input is not None and plan.input.preparation is not None for plan in self._plan.operators):
-            rows = self._operator_executor.keep(rows)
+        rows = self._read_once(rows)
         prepared = self._apply_preparation(rows, self._chain_place(), reports, is_whole=not self._plan.operators)
         if not self._plan.operators:
             cached, self._input_rows = self._operator_executor.cache(prepared)
@@ -328,13 +332,13 @@ class BatchExecutor:
                 read = chained_rows(results[-1]) if results else prepared
             if plan.initial_state is not None and request.base == ORIGIN:
                 read = plan.initial_state.united_with(read)
-            task = plan, read, request, self._functions[plan.uid], reports.executions
+            task = OperatorTask(plan, read, request, self._functions[plan.uid], reports.executions)
             try:
                 if comes_to_driver and plan is self._plan.operators[-1]:
-                    collected = self._operator_executor.run_to_driver(*task)
+                    collected = self._operator_executor.run_to_driver(task)
                     self._output_table = output_table(self._plan.output_schema, collected.rows)
                     return [*results, collected]
-                results.append(self._operator_executor.run(*task))
+                results.append(self._operator_executor.run(task))
             except AnswerTooLargeError:
                 self._past_answers = self._past_answers.after_refusal()
                 raise
@@ -348,9 +352,12 @@ class BatchExecutor:
         """The rows of an operator that reads outputs of several operators, or sources beside them."""
         parts = [rows_of_output(chained_rows(results[place]), number) for place, number in read.outputs]
         if read.preparation is not None:
-            failures, latest = reports.failures, reports.latest_ms
-            parts.append(read.preparation.apply(rows, self._chain_place(), failures, latest, is_whole=False))
+            parts.append(self._beside(read.preparation, rows, reports))
         return reduce(lambda united, part: united.union(part), parts)
+
+    def _beside(self, preparation: BranchedPreparation, rows: DataFrame, reports: AttemptAccumulators) -> DataFrame:
+        """The rows of sources that an operator reads beside outputs of others."""
+        return preparation.apply(rows, self._chain_place(), reports.failures, reports.latest_ms, is_whole=False)
 
     def _apply_preparation(
         self, rows: DataFrame, place: ChainPlace, reports: AttemptAccumulators, *, is_whole: bool

@@ -25,6 +25,7 @@ from varvite.spark_integration.messages.protocol import (
     TAG_COLUMN,
     BatchRequest,
     encode_message,
+    has_summary,
     row_tags,
 )
 from varvite.spark_integration.messages.summary import Summary, decode_summaries
@@ -63,6 +64,21 @@ class BatchRedoError(DidNotHappenError):
 
 class AnswerTooLargeError(BatchRedoError):
     """The driver does not take so large an answer; nothing was written: Spark's tasks execute the batch again."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTask:
+    """One operator to be executed on a batch."""
+
+    plan: OperatorPlan
+    rows: DataFrame
+    """Its input."""
+    request: BatchRequest
+    """The request to every task."""
+    function: ShippedFunction
+    """The user's function."""
+    executed: Accumulator[list[ExecutionNote]]
+    """Collects (operator, partition, tag) of every execution, retries of cached blocks included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,61 +155,35 @@ class OperatorExecutor:
         self._has_copies = has_copies
         self._cached: list[DataFrame] = []
 
-    def run(
-        self,
-        plan: OperatorPlan,
-        rows: DataFrame,
-        request: BatchRequest,
-        function: ShippedFunction,
-        executed: Accumulator[list[ExecutionNote]],
-    ) -> OperatorResult:
+    def run(self, task: OperatorTask) -> OperatorResult:
         """Execute one operator, and keep its rows.
-
-        Args:
-            plan: The operator.
-            rows: Its input.
-            request: The request to every task.
-            function: The user's function.
-            executed: Collects (operator, partition, tag) of every execution, retries of cached blocks included.
 
         Raises:
             UserErrorRaised: the user's function raised.
             BatchRedoError: not exactly one summary per partition, a cached block of the operator before was lost and
                 made anew, or not the same broadcast rows everywhere.
         """
-        answer = self._persist(self._answer(plan, rows, request, function, executed), request.operator.parallelism)
+        request = task.request
+        answer = self._persist(self._answer(task), request.operator.parallelism)
         # As Arrow: `collect` pickles, which takes twice as long for summaries that hold large segments.
         summaries = answer.where(f"{SUMMARY_COLUMN} IS NOT NULL").selectExpr(SUMMARY_COLUMN)
         encoded: list[Any] = [row.as_buffer() for batch in _collected(summaries, request) for row in batch.column(0)]
         return OperatorResult(checked_answers(decode_summaries(encoded), request, self._inbox), answer)
 
-    def run_to_driver(
-        self,
-        plan: OperatorPlan,
-        rows: DataFrame,
-        request: BatchRequest,
-        function: ShippedFunction,
-        executed: Accumulator[list[ExecutionNote]],
-    ) -> TableResult:
+    def run_to_driver(self, task: OperatorTask) -> TableResult:
         """Execute one operator, and bring its rows to the driver together with the summaries: in one job, no cache.
 
         Spark takes one attempt of each task, so rows and summary of a partition are of the same one (I2).
-
-        Args:
-            plan: The operator.
-            rows: Its input.
-            request: The request to every task.
-            function: The user's function.
-            executed: As for `run`.
 
         Raises:
             UserErrorRaised: the user's function raised.
             AnswerTooLargeError: There are more rows than the driver takes.
             BatchRedoError: As `run`.
         """
+        request = task.request
         max_bytes = ANSWER_MAX_BYTES // request.operator.parallelism
         try:
-            batches = _collected(self._answer(plan, rows, request, function, executed, max_bytes), request)
+            batches = _collected(self._answer(task, max_bytes), request)
         except Exception as error:
             if RESULT_LIMIT not in str(error):
                 raise
@@ -204,16 +194,9 @@ class OperatorExecutor:
             raise _too_large(request, f"{max_bytes} bytes of a partition")
         return TableResult(checked, partitions)
 
-    def _answer(
-        self,
-        plan: OperatorPlan,
-        rows: DataFrame,
-        request: BatchRequest,
-        function: ShippedFunction,
-        executed: Accumulator[list[ExecutionNote]],
-        answer_max_bytes: int | None = None,
-    ) -> DataFrame:
+    def _answer(self, task: OperatorTask, answer_max_bytes: int | None = None) -> DataFrame:
         """The output rows and the summaries of an operator, executed when they are read."""
+        plan, rows, request = task.plan, task.rows, task.request
         columns_read: Sequence[str] = ("*",)
         if plan.prepare is not None:
             way = self._combining.way(plan.uid)
@@ -232,7 +215,7 @@ class OperatorExecutor:
             keyed = keyed if in_order is None else keyed.sortWithinPartitions(quoted(in_order))
         else:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor, in_order)
-        pump = Pump(encode_message(request), function, executed, answer_max_bytes=answer_max_bytes)
+        pump = Pump(encode_message(request), task.function, task.executed, answer_max_bytes=answer_max_bytes)
         return map_in_arrow(keyed, pump, answer_struct(plan.output_schema))
 
     def cache(self, rows: DataFrame) -> tuple[DataFrame, int]:
@@ -314,7 +297,7 @@ def split_answers(
     rows: list[pa.RecordBatch] = []
     for batch in batches:
         summaries = batch.column(SUMMARY_COLUMN)
-        is_last = batch.num_rows > summaries.null_count
+        is_last = has_summary(batch)
         if batch.num_rows > is_last:
             rows.append(batch.slice(0, batch.num_rows - is_last))
         if is_last:

@@ -90,15 +90,15 @@ def side_output_fields(schemas: Sequence[StructType]) -> list[StructField]:
     return [StructField(OUTPUT_COLUMN, IntegerType()), *rows] if rows else []
 
 
-def rows_of_stream(df: DataFrame, number: int) -> DataFrame:
-    """The rows of one stream."""
-    return df.where(f"{INPUT_COLUMN} = {number}").select(f"{rows_column(number)}.*")
+def rows_of_stream(df: DataFrame, number: int, column: str = INPUT_COLUMN) -> DataFrame:
+    """The rows of one stream; `column` has the numbers of the streams."""
+    return df.where(f"{column} = {number}").select(f"{rows_column(number)}.*")
 
 
 def rows_of_output(df: DataFrame, number: int | None) -> DataFrame:
     """The rows of one side output; None: of the main output."""
     if number is not None:
-        return df.where(f"{OUTPUT_COLUMN} = {number}").select(f"{rows_column(number)}.*")
+        return rows_of_stream(df, number, OUTPUT_COLUMN)
     sides = [name for name in df.columns if name == OUTPUT_COLUMN or name.startswith(rows_column(0)[:-1])]
     return df.where(f"{OUTPUT_COLUMN} IS NULL").drop(*sides)
 

@@ -60,6 +60,11 @@ def row_tags(tags: Sequence[str]) -> list[int]:
     return numbers
 
 
+def has_summary(answer: pa.RecordBatch) -> bool:
+    """Does a batch of an answer end with the summary? It is the last row of the last one."""
+    return answer.column(SUMMARY_COLUMN).null_count < answer.num_rows
+
+
 class JobLocation(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a job's objects, and the way to reach them."""
 

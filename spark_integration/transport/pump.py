@@ -30,10 +30,10 @@ from varvite.spark_integration.elements.arrow_task import freeze_modules, prompt
 from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
-    SUMMARY_COLUMN,
     BatchRequest,
     TaskRequest,
     decode_message,
+    has_summary,
 )
 from varvite.spark_integration.messages.user_errors import TRIED_AGAIN, WORKER_NOTE
 from varvite.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
@@ -120,7 +120,7 @@ def within(answer: Iterator[pa.RecordBatch], max_bytes: int) -> Iterator[pa.Reco
     """The answer without the rows that are more than so many bytes, but with its summary."""
     left_bytes = max_bytes
     for batch in answer:
-        is_summary = batch.column(SUMMARY_COLUMN).null_count < batch.num_rows
+        is_summary = has_summary(batch)
         left_bytes -= 0 if is_summary else batch.nbytes
         if is_summary or left_bytes >= 0:
             yield batch

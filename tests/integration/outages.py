@@ -37,8 +37,8 @@ class MotoServer:
     """A server of S3 with the bucket `away`. Its objects are kept in this process, so they outlive it."""
 
     def __init__(self) -> None:
-        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        self._server.start()
+        self._port = 0
+        self.start()
         host, self._port = self._server.get_host_and_port()
         self.s3 = S3Server("moto", f"http://{host}:{self._port}", "testkey", "testsecret")
         self.s3.make_bucket("away")
@@ -47,7 +47,7 @@ class MotoServer:
         self._server.stop()
 
     def start(self) -> None:
-        """Start it again."""
+        """Start it, again at the same port."""
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self._port, verbose=False)
         self._server.start()
 

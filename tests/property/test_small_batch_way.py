@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from varvite.spark_integration.driver.answer_size import REST_BATCHES
 from varvite.spark_integration.driver.small_batches.way import (
     ANSWER_RATIO_MAX,
     FIRST_ROWS_MAX,
-    REST_BATCHES,
     BatchSize,
     PastBatches,
     SmallBatchLimits,

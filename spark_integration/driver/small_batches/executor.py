@@ -245,23 +245,24 @@ class SmallBatches:
 
     def _from_operators(self, place: int, results: Sequence[TableResult]) -> list[pa.RecordBatch]:
         """The rows that an operator reads of those before it."""
-        operator = self._plan.operators[place]
-        if operator.input is None:
-            return self._chained(self._output_of(place - 1, results), operator) if place else []
-        outputs = [(self._output_of(at, results), number) for at, number in operator.input.outputs]
-        parts = [self._chained(table_of_output(table, number), operator) for table, number in outputs]
-        return list(chain.from_iterable(parts))
-
-    def _output_of(self, place: int, results: Sequence[TableResult]) -> pa.Table:
-        return output_table(self._plan.operators[place].output_schema, results[place].rows)
-
-    def _chained(self, table: pa.Table, operator: OperatorPlan) -> list[pa.RecordBatch]:
-        """The output rows of an operator as input of another one."""
-        schema = spark_schema(table)
-        if not table.num_rows:
+        if not place:
             return []
+        operators = self._plan.operators
+        operator = operators[place]
+        if operator.input is None:
+            schema = operators[place - 1].output_schema
+            batches = [batch.select(schema.names) for rows in results[-1].rows for batch in rows if batch.num_rows]
+            return self._chained(pa.Table.from_batches(batches), schema, operator) if batches else []
+        read: list[pa.RecordBatch] = []
+        for at, number in operator.input.outputs:
+            table = table_of_output(output_table(operators[at].output_schema, results[at].rows), number)
+            read += self._chained(plain(table), spark_schema(table), operator) if table.num_rows else []
+        return read
+
+    def _chained(self, table: pa.Table, schema: StructType, operator: OperatorPlan) -> list[pa.RecordBatch]:
+        """The output rows of an operator as input of another one."""
         try:
-            rows = self._reader.as_sent(plain(table), schema)
+            rows = self._reader.as_sent(table, schema)
             columns = schema.names if operator.broadcast is not None else operator.key_columns
             rows = self._reader.with_key_groups(rows, schema, columns, self._key_group(operator))
         except (*_NOT_AS_KNOWN, pa.ArrowException) as error:

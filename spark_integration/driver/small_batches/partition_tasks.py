@@ -16,7 +16,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from varvite.spark_integration.driver.operator_executor import AnswerTooLargeError
-from varvite.spark_integration.messages.protocol import SUMMARY_COLUMN
+from varvite.spark_integration.messages.protocol import SUMMARY_COLUMN, has_summary
 from varvite.spark_integration.transport.pump import stream, task_request
 from varvite.spark_integration.transport.wire import Opening
 from varvite.storage.attempt_threads import AttemptThreads
@@ -168,10 +168,9 @@ class PartitionTasks:
         answered: list[pa.RecordBatch] = []
         summary: Any = None
         for batch in stream(self._places.connector(), opening, function, rows):
-            column = batch.column(SUMMARY_COLUMN)
-            if column.null_count == batch.num_rows:
+            if has_summary(batch):
+                summary = batch.column(SUMMARY_COLUMN)[0].as_buffer()
+            else:
                 room.take(batch.nbytes)
                 answered.append(batch)
-            else:
-                summary = column[0].as_buffer()
         return PartitionAnswer(answered, summary)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import types as spark
 
+from varvite.spark_integration.driver.answer_size import REST_BATCHES
+
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
@@ -21,8 +23,6 @@ ANSWER_RATIO_MAX: Final = 8
 """An answer may be as many times as large as the largest input."""
 FIRST_ROWS_MAX: Final = 1_000
 """Rows to read at most while nothing is known of their size."""
-REST_BATCHES: Final = 100
-"""Batches that take Spark's way after one whose answer was too large."""
 _VALUE_BYTES: Final = {
     spark.BooleanType: 1, spark.ByteType: 1, spark.ShortType: 2, spark.IntegerType: 4, spark.FloatType: 4,
     spark.DateType: 4, spark.LongType: 8, spark.DoubleType: 8, spark.TimestampType: 8, spark.TimestampNTZType: 8,

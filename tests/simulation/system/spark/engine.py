@@ -24,7 +24,7 @@ from varvite.spark_integration.driver.operator_executor import (
     check_summaries,
 )
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
-from varvite.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, LOST_BLOCK, BatchRequest, row_tags
+from varvite.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, LOST_BLOCK, row_tags
 from varvite.spark_integration.messages.summary import Summary
 from varvite.spark_integration.messages.user_errors import UserErrorRaised
 from varvite.spark_integration.plan.broadcast_input import BROADCAST, OWN
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tests.simulation.system.scheduler import Scheduler
     from tests.simulation.system.spark.cluster import Cluster
     from tests.simulation.system.spark.location import CheckpointLocation
+    from varvite.spark_integration.driver.operator_executor import OperatorTask
 
 TASK_FAILURES_MAX = 4
 
@@ -245,7 +246,11 @@ class SimulatedExecution:
     def __init__(self, *_: object, **__: object) -> None:
         """Nothing is cached yet."""
 
-    def run(self, _plan: object, rows: Rows, request: BatchRequest, function: Any, executed: Any) -> Any:
+    def run(self, task: OperatorTask) -> Any:
+        rows: Any = task.rows
+        function: Any = task.function
+        executed: Any = task.executed
+        request = task.request
         try:
             stage = rows.cluster.execute(request, function, rows, executed)
         except LostBlockError as error:
